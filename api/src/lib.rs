@@ -1,0 +1,18 @@
+//! The shared vocabulary of kubectl-ray, and every decision that needs no I/O.
+//!
+//! ```text
+//!   ray/       ray.io RayCluster as the cluster controller reads it
+//!   template/  templates.ray.io ImageTemplate, ComputeTemplate, ClusterComputeTemplate
+//!   expand/    (RayCluster JSON, templates) -> expanded JSON + record of what was filled
+//!   image/     ImageTemplate -> Dockerfile, inputs hash; build log -> failure reason
+//!   validate/  rules that webhook, operator and plugin share
+//!   crds       the CustomResourceDefinitions, generated from these types
+//! ```
+//!
+//! Nothing here knows a clock, a client or a runtime: callers pass `now` and what they read.
+
+pub mod conditions;
+pub mod meta;
+pub mod names;
+pub mod ray;
+pub mod template;

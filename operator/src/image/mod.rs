@@ -1,0 +1,5 @@
+//! The image controller.
+
+/// Flags of the image controller.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ImageArgs {}

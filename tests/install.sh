@@ -1,0 +1,75 @@
+#!/bin/bash
+# Puts CRDs, webhook and operator into a cluster, as pods, from manifests/. `make install` runs this.
+#   KUBECONFIG   the cluster; the local one (.local/kubeconfig) where not set
+#   REGISTRY     where to push our images and, by default, the images that people build: host/prefix. The local cluster has its own
+#   PROFILE      release (default) or dev
+#   STATE        folder of the local cluster (default .local)
+set -euo pipefail
+cd "$(dirname "$(realpath "$0")")/.."
+cluster=tests/cluster/cluster.sh
+state=$(realpath -m "${STATE:-.local}")
+profile=${PROFILE:-release}
+[ "$profile" = dev ] && target=debug || target=release
+target=${CARGO_TARGET_DIR:-target}/$target
+
+if [ -z "${KUBECONFIG:-}" ] || [ "$(realpath -m "${KUBECONFIG%%:*}")" = "$state/kubeconfig" ]; then
+  local_cluster=yes
+  [ -f "$state/env" ] || { echo "no cluster: run 'make cluster' first, or set KUBECONFIG (and REGISTRY)" >&2; exit 1; }
+  # shellcheck disable=SC1091
+  . "$state/env"
+  export KUBECONFIG PATH=$state/cluster/bin:$PATH
+else
+  local_cluster=
+  [ "${ALLOW_CLUSTER:-}" = 1 ] || { echo "$KUBECONFIG is not the local cluster: set ALLOW_CLUSTER=1 to install into it" >&2; exit 1; }
+  [ -n "${REGISTRY:-}" ] || { echo "set REGISTRY=host/prefix, where this cluster can pull our images from" >&2; exit 1; }
+fi
+command -v kubectl > /dev/null || { echo "kubectl is missing: install it, or use the local cluster (make cluster)" >&2; exit 1; }
+
+if [ "${1:-}" = --uninstall ]; then
+  if [ "${2:-}" != --yes ]; then
+    read -r -p "This deletes every RayCluster and template of the cluster too. Go on? [y/N] " answer
+    [ "$answer" = y ] || exit 1
+  fi
+  kubectl delete -k manifests --ignore-not-found
+  exit
+fi
+
+cargo build --workspace --locked --profile "$profile" --quiet
+tag=$(cat "$target/ray-operator" "$target/ray-webhook" | sha256sum | cut -c1-12)
+if [ -n "$local_cluster" ]; then
+  servers=$REGISTRY/kubectl-ray/servers:$tag
+  "$cluster" image "$state" "$servers" "$target/ray-operator" "$target/ray-webhook"
+  builder=$REGISTRY/kubectl-ray/kaniko-stand-in:latest repository=$REGISTRY/images insecure=$REGISTRY
+else
+  servers=$REGISTRY/kubectl-ray-servers:$tag
+  "$cluster" push "$servers" "$target/ray-operator" "$target/ray-webhook"
+  builder=${BUILDER_IMAGE:-} repository=$REGISTRY insecure=${INSECURE_REGISTRY:-}
+fi
+
+overlay=$state/install
+mkdir -p "$overlay"
+{
+  echo "apiVersion: kustomize.config.k8s.io/v1beta1"
+  echo "kind: Kustomization"
+  echo "resources: [$(realpath --relative-to="$overlay" manifests)]"
+  echo "images:"
+  for name in ray-operator ray-webhook; do echo "- {name: $name, newName: ${servers%:*}, newTag: \"$tag\"}"; done
+  echo "patches:"
+  for name in ray-operator ray-webhook; do
+    echo "- target: {kind: Deployment, name: $name}"
+    echo "  patch: |"
+    echo "    - {op: add, path: /spec/template/spec/containers/0/command, value: [/$name]}"
+    [ "$name" = ray-operator ] && args=("--helper-image=$servers" "--default-repository=$repository") || args=("--default-repository=$repository")
+    if [ "$name" = ray-operator ] && [ -n "$builder" ]; then args+=("--builder-image=$builder"); fi
+    if [ "$name" = ray-operator ] && [ -n "$insecure" ]; then args+=("--insecure-registry=$insecure"); fi
+    for arg in "${args[@]}"; do echo "    - {op: add, path: /spec/template/spec/containers/0/args/-, value: \"$arg\"}"; done
+  done
+} > "$overlay/kustomization.yaml"
+
+# CRDs first and alone: the API server must serve them before it knows what the rest speaks of.
+kubectl apply --server-side --force-conflicts --field-manager=kubectl-ray-install -k manifests/crds
+kubectl wait --for=condition=Established --timeout=60s -f <(kubectl kustomize manifests/crds) > /dev/null
+kubectl apply --server-side --force-conflicts --field-manager=kubectl-ray-install -k "$overlay"
+for name in ray-operator ray-webhook; do
+  kubectl -n ray-system rollout status "deployment/$name" --timeout=180s
+done

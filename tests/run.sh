@@ -1,0 +1,83 @@
+#!/bin/bash
+# All tests, from lint to real Ray on a real node; ends with the counts. `make test` runs this.
+# PHASES picks some: lint unit control-plane node (default all).
+set -uo pipefail
+cd "$(dirname "$(realpath "$0")")/.."
+phases=" ${PHASES:-lint unit control-plane node} "
+cluster=tests/cluster/cluster.sh
+state=$PWD/.local/test
+output=$state/output
+failed_phases=()
+started=$SECONDS
+
+mkdir -p "$state"
+: > "$output"
+
+say() { printf '\n== %s (%d s)\n' "$*" $((SECONDS - started)); }
+
+# Runs a phase's command, keeps its output for the counts, and notes a failure without stopping: one run shows all.
+run() {
+  local name=$1
+  shift
+  say "$name"
+  if ! "$@" 2>&1 | tee -a "$output"; then failed_phases+=("$name"); fi
+}
+
+cleanup() {
+  for level in control-plane node; do
+    if [ -d "$state/$level" ]; then "$cluster" down "$state/$level" > /dev/null 2>&1; fi
+  done
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+wanted() { [[ $phases == *" $1 "* ]]; }
+
+if wanted lint; then
+  run "rustfmt" cargo fmt --all --check
+  run "clippy" cargo clippy --workspace --all-targets --locked -- -D warnings
+fi
+
+if wanted unit; then
+  run "unit and mocked tests" cargo test --workspace --locked
+  for module in tests/cluster/*/go.mod; do
+    folder=$(dirname "$module")
+    if compgen -G "$folder/**/*_test.go" > /dev/null || compgen -G "$folder/*_test.go" > /dev/null; then
+      run "go test $folder" bash -c "cd '$folder' && go vet ./... && go test -v ./... | grep -v '^=== '"
+    fi
+  done
+fi
+
+# Names of test files: e2e_* need a node, the others a control plane.
+tests_of() { for file in tests/tests/$1; do [ -e "$file" ] && printf -- '--test %s ' "$(basename "$file" .rs)"; done; }
+
+if wanted control-plane; then
+  run "build" cargo build --workspace --locked
+  run "start a control plane" "$cluster" up "$state/control-plane" control-plane
+  export RAY_TESTS_CONTROL_PLANE=$state/control-plane/kubeconfig
+  # shellcheck disable=SC2046
+  run "integration tests" cargo test -p ray-tests --locked $(tests_of '[!e]*.rs') $(tests_of 'e[!2]*.rs') -- --ignored
+  "$cluster" down "$state/control-plane"
+fi
+
+if wanted node; then
+  run "build" cargo build --workspace --locked
+  run "start a node" "$cluster" up "$state/node" node
+  export RAY_TESTS_NODE=$state/node/kubeconfig
+  run "install" env STATE="$state/node" PROFILE=dev tests/install.sh
+  # shellcheck disable=SC2046
+  run "end-to-end tests" cargo test -p ray-tests --locked $(tests_of 'e2e_*.rs') -- --ignored --test-threads=2
+  "$cluster" down "$state/node"
+fi
+
+# Counts of `test result:` lines (cargo) and `--- PASS/FAIL` lines (go); a test that is ignored in one phase runs in a later one.
+read -r passed failed <<< "$(awk '
+  /^test result:/ { passed += $4; failed += $6 }
+  /^--- PASS/ { passed++ } /^--- FAIL/ { failed++ }
+  END { print passed + 0, failed + 0 }' "$output")"
+failed=$((failed > ${#failed_phases[@]} ? failed : ${#failed_phases[@]}))
+
+say "done"
+for phase in "${failed_phases[@]-}"; do [ -n "$phase" ] && echo "failed: $phase"; done
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ] && [ ${#failed_phases[@]} = 0 ] && [ "$passed" -gt 0 ]

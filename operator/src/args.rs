@@ -53,7 +53,7 @@ pub struct RunArgs {
     #[arg(long, default_value = ":8082", value_parser = parse_address)]
     pub health_probe_bind_address: SocketAddr,
     /// Only the holder of the Lease works; others wait.
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, default_value = "true", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = parse_bool)]
     pub enable_leader_election: bool,
     /// Namespace of the Lease; the operator's own where absent.
     #[arg(long, env = "POD_NAMESPACE")]
@@ -79,6 +79,9 @@ pub struct RunArgs {
     /// Flags of Serve health.
     #[command(flatten)]
     pub serve: crate::serve::ServeArgs,
+    /// KubeRay's flags that mean nothing here.
+    #[command(flatten)]
+    pub ignored: crate::compat::IgnoredArgs,
 }
 
 impl RunArgs {
@@ -86,6 +89,25 @@ impl RunArgs {
     #[must_use]
     pub fn runs(&self, name: ControllerName) -> bool {
         self.controllers.contains(&name)
+    }
+
+    /// Says which of KubeRay's flags were given in vain.
+    pub fn warn_of_ignored_flags(&self) {
+        for (flag, instead) in self.ignored.given() {
+            tracing::warn!(flag, "this flag of KubeRay's operator has no effect: {instead}");
+        }
+    }
+}
+
+/// `true` or `false` in any case; anything else is refused, since a misread switch is silently off.
+///
+/// # Errors
+/// For every other text, such as a quoted `"true"`.
+pub fn parse_bool(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(format!("{text:?} is neither true nor false")),
     }
 }
 
@@ -98,4 +120,40 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
     };
     full.parse()
         .map_err(|error| format!("{text:?} is not an address such as :8080: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(args: &[&str]) -> RunArgs {
+        Cli::try_parse_from([&["ray-operator"], args].concat())
+            .unwrap()
+            .run
+    }
+
+    #[test]
+    fn kuberays_command_line_starts_this_operator() {
+        let args = parse(&[
+            "--enable-leader-election=true",
+            "--feature-gates=RayClusterStatusConditions=true",
+            "--metrics-addr=:9090",
+            "--reconcile-concurrency=4",
+            "--watch-namespace=a,b",
+            "--enable-metrics",
+            "--qps=100",
+            "--burst=200",
+        ]);
+        assert_eq!(args.watch_namespace, ["a", "b"]);
+        assert_eq!(args.metrics_addr.port(), 9090);
+        let ignored: Vec<_> = args.ignored.given().into_iter().map(|(flag, _)| flag).collect();
+        assert_eq!(ignored, ["--feature-gates", "--qps", "--burst"]);
+    }
+
+    #[test]
+    fn a_switch_that_is_neither_true_nor_false_is_refused() {
+        assert!(parse_bool("TRUE").unwrap());
+        assert!(parse_bool("\"true\"").is_err());
+        assert!(!parse(&["--enable-leader-election=False"]).enable_leader_election);
+    }
 }

@@ -12,8 +12,10 @@
 
 pub mod args;
 pub mod cluster;
+pub mod compat;
 pub mod helper;
 pub mod image;
+pub mod lease;
 pub mod run;
 pub mod serve;
 pub mod shared;

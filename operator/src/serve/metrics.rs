@@ -1,0 +1,123 @@
+//! What Serve health counts, under `ray_serve_*`.
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+/// Latency buckets: 0.5 ms doubling to about 8 s.
+const BUCKETS: (f64, f64, u16) = (0.0005, 2.0, 15);
+
+/// What a probe said, as a label value.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
+pub enum ProbeResult {
+    /// HTTP 200.
+    Healthy,
+    /// Any other HTTP status.
+    Status,
+    /// Connection refused.
+    Refused,
+    /// Connection broken, or an answer that is not HTTP.
+    Broken,
+    /// No answer in time on an open connection.
+    Timeout,
+    /// No connection in time, or no route.
+    Unreachable,
+    /// The prober itself was too slow or out of sockets: says nothing about the pod.
+    Inconclusive,
+}
+
+/// Label set of `ray_serve_probes_total`.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct ProbeLabels {
+    /// What the probe said.
+    pub result: ProbeResult,
+}
+
+/// Which way a pod's label went.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
+pub enum Direction {
+    /// Into the Serve service.
+    In,
+    /// Out of it.
+    Out,
+}
+
+/// Label set of `ray_serve_flips_total`.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct FlipLabels {
+    /// Which way.
+    pub to: Direction,
+}
+
+/// Label set of `ray_serve_writes_total`.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct WriteLabels {
+    /// `label`, `selector`, `conditions` or `event`.
+    pub kind: &'static str,
+    /// `ok` or `error`.
+    pub result: &'static str,
+}
+
+/// A RayCluster as a label set.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct ClusterLabels {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub cluster: String,
+}
+
+/// Handles of all metrics; clones share the values.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    /// Probes by result.
+    pub probes: Family<ProbeLabels, Counter>,
+    /// How long probes took.
+    pub latency: Histogram,
+    /// Labels that changed.
+    pub flips: Family<FlipLabels, Counter>,
+    /// Longest time from due to answered among the probes of the last period.
+    pub sweep: Gauge<f64, std::sync::atomic::AtomicU64>,
+    /// Probes under way.
+    pub running: Gauge,
+    /// Requests to the API server.
+    pub writes: Family<WriteLabels, Counter>,
+    /// Requests to the API server that wait for their turn.
+    pub pending_writes: Gauge,
+    /// Pods that have or had a Serve proxy.
+    pub eligible: Family<ClusterLabels, Gauge>,
+    /// Pods that get Serve traffic.
+    pub healthy: Family<ClusterLabels, Gauge>,
+}
+
+impl Metrics {
+    /// Creates the metrics and registers them.
+    pub fn register(registry: &mut Registry) -> Self {
+        let (start, factor, length) = BUCKETS;
+        let metrics = Self {
+            probes: Family::default(),
+            latency: Histogram::new(exponential_buckets(start, factor, length)),
+            flips: Family::default(),
+            sweep: Gauge::default(),
+            running: Gauge::default(),
+            writes: Family::default(),
+            pending_writes: Gauge::default(),
+            eligible: Family::default(),
+            healthy: Family::default(),
+        };
+        let serve = registry.sub_registry_with_prefix("ray_serve");
+        serve.register("probes", "Serve health probes by result", metrics.probes.clone());
+        serve.register_with_unit("probe_duration", "Time that a Serve health probe took", Unit::Seconds, metrics.latency.clone());
+        serve.register("flips", "Pods that entered or left their Serve service", metrics.flips.clone());
+        serve.register_with_unit("sweep_duration", "Longest time from due to answered among the probes of the last period", Unit::Seconds, metrics.sweep.clone());
+        serve.register("probes_running", "Serve health probes under way", metrics.running.clone());
+        serve.register("writes", "Requests of Serve health to the API server", metrics.writes.clone());
+        serve.register("pending_writes", "Requests of Serve health to the API server that wait for their turn", metrics.pending_writes.clone());
+        serve.register("eligible_pods", "Pods that have or had a Serve proxy", metrics.eligible.clone());
+        serve.register("healthy_pods", "Pods that get Serve traffic", metrics.healthy.clone());
+        metrics
+    }
+}

@@ -39,7 +39,7 @@ tag=$(cat "$target/ray-operator" "$target/ray-webhook" | sha256sum | cut -c1-12)
 if [ -n "$local_cluster" ]; then
   servers=$REGISTRY/kubectl-ray/servers:$tag
   "$cluster" image "$state" "$servers" "$target/ray-operator" "$target/ray-webhook"
-  builder=$REGISTRY/kubectl-ray/kaniko-stand-in:latest repository=$REGISTRY/images insecure=$REGISTRY
+  builder=$REGISTRY/kaniko/executor:stand-in repository=$REGISTRY/images insecure=$REGISTRY
 else
   servers=$REGISTRY/kubectl-ray-servers:$tag
   "$cluster" push "$servers" "$target/ray-operator" "$target/ray-webhook"
@@ -58,7 +58,7 @@ mkdir -p "$overlay"
   for name in ray-operator ray-webhook; do
     echo "- target: {kind: Deployment, name: $name}"
     echo "  patch: |"
-    echo "    - {op: add, path: /spec/template/spec/containers/0/command, value: [/$name]}"
+    echo "    - {op: add, path: /spec/template/spec/containers/0/command, value: [/usr/local/bin/$name]}"
     [ "$name" = ray-operator ] && args=("--helper-image=$servers" "--default-repository=$repository") || args=("--default-repository=$repository")
     if [ "$name" = ray-operator ] && [ -n "$builder" ]; then args+=("--builder-image=$builder"); fi
     if [ "$name" = ray-operator ] && [ -n "$insecure" ]; then args+=("--insecure-registry=$insecure"); fi

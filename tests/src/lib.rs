@@ -4,6 +4,7 @@
 //! `make test` starts both, names them in `RAY_TESTS_CONTROL_PLANE` and `RAY_TESTS_NODE`, and runs everything.
 
 mod process;
+mod user;
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 pub use process::{Process, binary};
+pub use user::{Output, User};
 
 /// Longest time that a test waits for something; generous, because machines are shared.
 pub const PATIENCE: Duration = Duration::from_secs(120);

@@ -12,7 +12,11 @@
 //! Nothing here knows a clock, a client or a runtime: callers pass `now` and what they read.
 
 pub mod conditions;
+pub mod crds;
+pub mod expand;
+pub mod image;
 pub mod meta;
 pub mod names;
 pub mod ray;
+mod schema;
 pub mod template;

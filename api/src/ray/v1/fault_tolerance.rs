@@ -58,18 +58,21 @@ pub struct GcsStorage {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claim_name: Option<String>,
     /// Size of a new claim.
+    #[schemars(extend("default" = "1Gi"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<Quantity>,
     /// Class of a new claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_class_name: Option<String>,
     /// Access modes of a new claim.
+    #[schemars(extend("default" = ["ReadWriteOnce"]))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub access_modes: Vec<String>,
     /// Folder inside the volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sub_path: Option<String>,
     /// What becomes of the claim with the cluster.
+    #[schemars(extend("default" = "DeleteWithCluster"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<StorageDeletionPolicy>,
 }

@@ -31,6 +31,7 @@ use serde::{Deserialize, Serialize};
     kind = "RayCluster",
     namespaced,
     status = "RayClusterStatus",
+    doc = "A Ray cluster: one head and any number of worker groups.",
     derive = "PartialEq",
     derive = "Default",
     category = "all",
@@ -74,6 +75,7 @@ pub struct RayClusterSpec {
     /// The one head pod.
     pub head_group_spec: HeadGroupSpec,
     /// Worker groups; their order matters (the autoscaler patches by index).
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["groupName"]))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub worker_group_specs: Vec<WorkerGroupSpec>,
     /// ImageTemplate for all groups that name none themselves. Read by the webhook only.
@@ -188,6 +190,7 @@ pub struct WorkerGroupSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout_seconds: Option<i32>,
     /// Preference among groups; autoscaler v2 and Ray ≥ 2.56 only.
+    #[schemars(extend("default" = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
     /// Worker pod; container 0 is Ray. May be absent where a template is referenced.

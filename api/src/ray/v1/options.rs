@@ -115,6 +115,7 @@ pub struct NetworkPolicyOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<NetworkPolicyRules>,
     /// Rules of single groups, in place of `worker`.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["groupName"]))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub worker_groups: Vec<WorkerGroupNetworkPolicy>,
 }

@@ -49,12 +49,14 @@ pub struct RayClusterStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoints: Option<BTreeMap<String, String>>,
     /// Conditions by type.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<Condition>>,
     /// Generation that this status speaks of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// When this status was last written.
+    #[schemars(extend("nullable" = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_update_time: Option<Time>,
     /// When each state was last entered.

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
     group = "templates.ray.io",
     version = "v1alpha1",
     kind = "ComputeTemplate",
+    doc = "Hardware to run Ray nodes on, published under a name. Fills what a group of a RayCluster leaves unset.",
     namespaced,
     status = "ComputeTemplateStatus",
     derive = "PartialEq",
@@ -114,6 +115,7 @@ pub struct ComputeTemplateSpec {
     group = "templates.ray.io",
     version = "v1alpha1",
     kind = "ClusterComputeTemplate",
+    doc = "Hardware for all namespaces; a ComputeTemplate of the same name in the namespace goes first.",
     status = "ComputeTemplateStatus",
     derive = "PartialEq",
     shortname = "cct",
@@ -159,6 +161,7 @@ pub struct ComputeTemplateStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// `Ready`: False with a reason where `extends` is broken.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<Condition>>,
 }

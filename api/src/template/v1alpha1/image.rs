@@ -16,6 +16,7 @@ use super::UsedBy;
     kind = "ImageTemplate",
     namespaced,
     status = "ImageTemplateStatus",
+    doc = "Packages in, digest-pinned image out.",
     derive = "PartialEq",
     shortname = "it",
     category = "ray",
@@ -179,6 +180,7 @@ pub struct ImageTemplateStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// `Ready`, `Building`, `Failed`.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<Condition>>,
 }

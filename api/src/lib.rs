@@ -17,6 +17,7 @@ pub mod expand;
 pub mod image;
 pub mod meta;
 pub mod names;
+pub mod quantity;
 pub mod ray;
 mod schema;
 pub mod template;

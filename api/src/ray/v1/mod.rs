@@ -1,5 +1,7 @@
 //! `ray.io/v1` RayCluster (raycluster-behaviour section 1): what the cluster controller reads and the CRD declares.
 
+#![allow(clippy::duplicated_attributes, reason = "each printcolumn has its own type")]
+
 mod autoscaler;
 mod fault_tolerance;
 mod options;

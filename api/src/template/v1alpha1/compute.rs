@@ -1,3 +1,5 @@
+#![allow(clippy::duplicated_attributes, reason = "each printcolumn has its own type")]
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{

@@ -9,8 +9,8 @@ declare -A names=([pause]=pause:1 [glibc]=base/glibc:1 [kaniko]=kaniko/executor:
 
 recipe=${1:-}
 if [ -z "$recipe" ] || [ -z "${names[$recipe]:-}" ]; then echo "usage: $0 ${!names[*]}" >&2; exit 2; fi
-packer=$("$here/build.sh" image)
-inputs=("${names[$recipe]}" "$packer" "$(cat "$here/images/recipes/$recipe.sh")")
+# The packer's sources, not its binary: a newer Go or library packs no other image.
+inputs=("${names[$recipe]}" "$(cat "$here/images/recipes/$recipe.sh" "$here"/images/{image,layer}/*.go)")
 case $recipe in pause|kaniko) inputs+=("$("$here/build.sh" "$recipe")") ;; esac
 entry=$cache/$recipe-$(printf '%s\n' "${inputs[@]}" | sha256sum | cut -c1-16)
 
@@ -25,6 +25,7 @@ if [ ! -d "$entry" ]; then
   chmod 755 "$work/root"
   if ! "$here/images/recipes/$recipe.sh" "$work/root" "${names[$recipe]#*:}" > "$work/arguments" 2> "$work/log"; then tail -n 20 "$work/log" >&2; exit 1; fi
   mapfile -t arguments < "$work/arguments"
+  packer=$("$here/build.sh" image)
   "$packer" store "${arguments[@]}" "$work/root" "${names[$recipe]}" "$work/storage" >&2
   mv "$work/storage" "$entry"
 fi

@@ -12,7 +12,7 @@ const BUCKETS: (f64, f64, u16) = (0.0005, 2.0, 15);
 
 /// What a probe said, as a label value.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
-pub enum ProbeResult {
+pub(super) enum ProbeResult {
     /// HTTP 200.
     Healthy,
     /// Any other HTTP status.
@@ -31,14 +31,14 @@ pub enum ProbeResult {
 
 /// Label set of `ray_serve_probes_total`.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub struct ProbeLabels {
+pub(super) struct ProbeLabels {
     /// What the probe said.
     pub result: ProbeResult,
 }
 
 /// Which way a pod's label went.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
-pub enum Direction {
+pub(super) enum Direction {
     /// Into the Serve service.
     In,
     /// Out of it.
@@ -47,14 +47,14 @@ pub enum Direction {
 
 /// Label set of `ray_serve_flips_total`.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub struct FlipLabels {
+pub(super) struct FlipLabels {
     /// Which way.
     pub to: Direction,
 }
 
 /// Label set of `ray_serve_writes_total`.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub struct WriteLabels {
+pub(super) struct WriteLabels {
     /// `label`, `selector`, `conditions` or `event`.
     pub kind: &'static str,
     /// `ok` or `error`.
@@ -63,7 +63,7 @@ pub struct WriteLabels {
 
 /// A RayCluster as a label set.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub struct ClusterLabels {
+pub(super) struct ClusterLabels {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
@@ -74,23 +74,23 @@ pub struct ClusterLabels {
 #[derive(Clone, Debug)]
 pub struct Metrics {
     /// Probes by result.
-    pub probes: Family<ProbeLabels, Counter>,
+    pub(super) probes: Family<ProbeLabels, Counter>,
     /// How long probes took.
-    pub latency: Histogram,
+    pub(super) latency: Histogram,
     /// Labels that changed.
-    pub flips: Family<FlipLabels, Counter>,
+    pub(super) flips: Family<FlipLabels, Counter>,
     /// Longest time from due to answered among the probes of the last period.
-    pub sweep: Gauge<f64, std::sync::atomic::AtomicU64>,
+    pub(super) sweep: Gauge<f64, std::sync::atomic::AtomicU64>,
     /// Probes under way.
-    pub running: Gauge,
+    pub(super) running: Gauge,
     /// Requests to the API server.
-    pub writes: Family<WriteLabels, Counter>,
+    pub(super) writes: Family<WriteLabels, Counter>,
     /// Requests to the API server that wait for their turn.
-    pub pending_writes: Gauge,
+    pub(super) pending_writes: Gauge,
     /// Pods that have or had a Serve proxy.
-    pub eligible: Family<ClusterLabels, Gauge>,
+    pub(super) eligible: Family<ClusterLabels, Gauge>,
     /// Pods that get Serve traffic.
-    pub healthy: Family<ClusterLabels, Gauge>,
+    pub(super) healthy: Family<ClusterLabels, Gauge>,
 }
 
 impl Metrics {
@@ -110,14 +110,48 @@ impl Metrics {
         };
         let serve = registry.sub_registry_with_prefix("ray_serve");
         serve.register("probes", "Serve health probes by result", metrics.probes.clone());
-        serve.register_with_unit("probe_duration", "Time that a Serve health probe took", Unit::Seconds, metrics.latency.clone());
-        serve.register("flips", "Pods that entered or left their Serve service", metrics.flips.clone());
-        serve.register_with_unit("sweep_duration", "Longest time from due to answered among the probes of the last period", Unit::Seconds, metrics.sweep.clone());
-        serve.register("probes_running", "Serve health probes under way", metrics.running.clone());
-        serve.register("writes", "Requests of Serve health to the API server", metrics.writes.clone());
-        serve.register("pending_writes", "Requests of Serve health to the API server that wait for their turn", metrics.pending_writes.clone());
-        serve.register("eligible_pods", "Pods that have or had a Serve proxy", metrics.eligible.clone());
-        serve.register("healthy_pods", "Pods that get Serve traffic", metrics.healthy.clone());
+        serve.register_with_unit(
+            "probe_duration",
+            "Time that a Serve health probe took",
+            Unit::Seconds,
+            metrics.latency.clone(),
+        );
+        serve.register(
+            "flips",
+            "Pods that entered or left their Serve service",
+            metrics.flips.clone(),
+        );
+        serve.register_with_unit(
+            "sweep_duration",
+            "Longest time from due to answered among the probes of the last period",
+            Unit::Seconds,
+            metrics.sweep.clone(),
+        );
+        serve.register(
+            "probes_running",
+            "Serve health probes under way",
+            metrics.running.clone(),
+        );
+        serve.register(
+            "writes",
+            "Requests of Serve health to the API server",
+            metrics.writes.clone(),
+        );
+        serve.register(
+            "pending_writes",
+            "Requests of Serve health to the API server that wait for their turn",
+            metrics.pending_writes.clone(),
+        );
+        serve.register(
+            "eligible_pods",
+            "Pods that have or had a Serve proxy",
+            metrics.eligible.clone(),
+        );
+        serve.register(
+            "healthy_pods",
+            "Pods that get Serve traffic",
+            metrics.healthy.clone(),
+        );
         metrics
     }
 }

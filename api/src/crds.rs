@@ -76,6 +76,11 @@ where
     if let Some(root) = root {
         root.title = None;
         let properties = root.properties.get_or_insert_default();
+        // The only field of an object's metadata that a rule may name is its name.
+        properties.insert(
+            "metadata".to_owned(),
+            props(json!({"type": "object", "properties": {"name": {"type": "string"}}})),
+        );
         properties.insert("spec".to_owned(), props(schema::of::<Spec>().to_value()));
         properties.insert("status".to_owned(), props(schema::of::<Status>().to_value()));
     }

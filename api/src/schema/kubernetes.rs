@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 /// Pattern of `resource.Quantity`, as every CRD of Kubernetes' own tools has it.
-pub(crate) const QUANTITY_PATTERN: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
+pub(crate) const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
 /// Lists of objects with keys: (kind, field, keys).
 const LIST_MAPS: &[(&str, &str, &[&str])] = &[
@@ -113,9 +113,12 @@ fn default_as_kubernetes(kind: &str, definition: &mut Map<String, Value>) {
         extend(definition, field, "default", json!(default));
         not_required(definition, field);
     }
-    if kind == "Service" {
+    match kind {
         // Required in k8s-openapi alone: its type has no Option there.
-        not_required(definition, "metadata");
+        "Service" => not_required(definition, "metadata"),
+        // A template may make the container; a rule of the RayCluster says where one must be.
+        "PodSpec" => not_required(definition, "containers"),
+        _ => {}
     }
 }
 
@@ -149,7 +152,7 @@ fn remove_descriptions(definition: &mut Map<String, Value>) {
 
 fn quantity() -> Map<String, Value> {
     let mut schema = int_or_string();
-    schema.insert("pattern".to_owned(), json!(QUANTITY_PATTERN));
+    schema.insert("pattern".to_owned(), json!(QUANTITY));
     schema
 }
 

@@ -1,13 +1,20 @@
+#![allow(unreachable_pub, reason = "KubeSchema copies each struct into a function")]
+
 use k8s_openapi::api::core::v1::EnvVarSource;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::schema::rules;
+
 /// Where the GCS keeps its state, so that it outlives the head.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = rules::storage_needs_rocksdb())]
 #[serde(rename_all = "camelCase")]
 pub struct GcsFaultToleranceOptions {
     /// Kind of storage; absent means Redis.
+    #[x_kube(validation = rules::immutable())]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<GcsFaultToleranceBackend>,
     /// Address of Redis.

@@ -1,5 +1,6 @@
 //! `ray.io/v1` RayCluster (raycluster-behaviour section 1): what the cluster controller reads and the CRD declares.
 
+#![allow(unreachable_pub, reason = "KubeSchema copies each struct into a function")]
 #![allow(clippy::duplicated_attributes, reason = "each printcolumn has its own type")]
 
 mod autoscaler;
@@ -21,12 +22,14 @@ pub use status::{ClusterState, HeadInfo, RayClusterStatus};
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{PodTemplateSpec, Service};
-use kube::CustomResource;
+use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::schema::{self, LABEL_VALUE, OBJECT_NAME, QUANTITY, rules};
+
 /// A Ray cluster: one head and any number of worker groups.
-#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "ray.io",
     version = "v1",
@@ -34,6 +37,7 @@ use serde::{Deserialize, Serialize};
     namespaced,
     status = "RayClusterStatus",
     doc = "A Ray cluster: one head and any number of worker groups.",
+    validation = rules::cluster_name(),
     derive = "PartialEq",
     derive = "Default",
     category = "all",
@@ -72,18 +76,22 @@ use serde::{Deserialize, Serialize};
         priority = 1
     )
 )]
+#[x_kube(validation = rules::head_has_container())]
+#[x_kube(validation = rules::workers_have_container())]
 #[serde(rename_all = "camelCase")]
 pub struct RayClusterSpec {
     /// The one head pod.
     pub head_group_spec: HeadGroupSpec,
     /// Worker groups; their order matters (the autoscaler patches by index).
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["groupName"]))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["groupName"], "maxItems" = 1000))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub worker_group_specs: Vec<WorkerGroupSpec>,
     /// ImageTemplate for all groups that name none themselves. Read by the webhook only.
+    #[schemars(length(min = 1, max = 253), regex(pattern = OBJECT_NAME))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_template: Option<String>,
     /// ComputeTemplate for all groups that name none themselves. Read by the webhook only.
+    #[schemars(length(min = 1, max = 253), regex(pattern = OBJECT_NAME))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compute_template: Option<String>,
     /// Version of Ray in the image; decides the style of probes and which features are allowed.
@@ -99,6 +107,7 @@ pub struct RayClusterSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
     /// Controller that runs this cluster: absent or `ray.io/kuberay-operator` is this operator.
+    #[x_kube(validation = rules::immutable(), validation = rules::known_manager())]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub managed_by: Option<String>,
     /// What a change of the spec does to running pods.
@@ -125,7 +134,10 @@ pub struct RayClusterSpec {
 }
 
 /// The head: one pod, its Service and Ingress.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = rules::resources_once())]
+#[x_kube(validation = rules::labels_in_their_field())]
+#[x_kube(validation = rules::redis_username_in_options())]
 #[serde(rename_all = "camelCase")]
 pub struct HeadGroupSpec {
     /// Head pod; container 0 is Ray. May be absent where a template is referenced.
@@ -139,15 +151,19 @@ pub struct HeadGroupSpec {
     )]
     pub ray_start_params: Option<BTreeMap<String, String>>,
     /// ImageTemplate of the head. Read by the webhook only.
+    #[schemars(length(min = 1, max = 253), regex(pattern = OBJECT_NAME))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_template: Option<String>,
     /// ComputeTemplate of the head. Read by the webhook only.
+    #[schemars(length(min = 1, max = 253), regex(pattern = OBJECT_NAME))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compute_template: Option<String>,
     /// Logical resources of the Ray node by Kubernetes name (`cpu`, `memory`, …), as quantities.
+    #[schemars(extend("additionalProperties" = schema::strings(QUANTITY, 64)))]
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub resources: BTreeMap<String, String>,
     /// Labels of the Ray node: pod labels and `--labels`.
+    #[schemars(extend("additionalProperties" = schema::strings(LABEL_VALUE, 63)))]
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// Type of the head and Serve Services.
@@ -165,30 +181,39 @@ pub struct HeadGroupSpec {
 }
 
 /// A group of equal workers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = rules::min_not_above_max())]
+#[x_kube(validation = rules::resources_once())]
+#[x_kube(validation = rules::labels_in_their_field())]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerGroupSpec {
     /// Name of the group, unique in the cluster; label `ray.io/group` of its pods.
+    #[schemars(length(max = 63), regex(pattern = LABEL_VALUE))]
     pub group_name: String,
     /// Wanted replicas; the autoscaler writes it.
     #[schemars(extend("default" = 0))]
+    #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
     /// Fewest replicas.
     #[schemars(extend("default" = 0))]
+    #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_replicas: Option<i32>,
     /// Most replicas.
     #[schemars(extend("default" = 2_147_483_647))]
+    #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_replicas: Option<i32>,
     /// Pods in a replica (a TPU slice has several); absent means 1.
+    #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub num_of_hosts: Option<i32>,
     /// Deletes the group's pods and holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
     /// Seconds until an idle worker may go; autoscaler v2 only.
+    #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout_seconds: Option<i32>,
     /// Preference among groups; autoscaler v2 and Ray ≥ 2.56 only.
@@ -206,15 +231,19 @@ pub struct WorkerGroupSpec {
     )]
     pub ray_start_params: Option<BTreeMap<String, String>>,
     /// ImageTemplate of this group. Read by the webhook only.
+    #[schemars(length(min = 1, max = 253), regex(pattern = OBJECT_NAME))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_template: Option<String>,
     /// ComputeTemplate of this group. Read by the webhook only.
+    #[schemars(length(min = 1, max = 253), regex(pattern = OBJECT_NAME))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compute_template: Option<String>,
     /// Logical resources of the Ray node by Kubernetes name, as quantities.
+    #[schemars(extend("additionalProperties" = schema::strings(QUANTITY, 64)))]
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub resources: BTreeMap<String, String>,
     /// Labels of the Ray node: pod labels and `--labels`.
+    #[schemars(extend("additionalProperties" = schema::strings(LABEL_VALUE, 63)))]
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// Pods that the autoscaler wants gone.

@@ -1,7 +1,12 @@
+#![allow(unreachable_pub, reason = "KubeSchema copies each struct into a function")]
+
 use k8s_openapi::api::core::v1::{EnvVar, ResourceRequirements};
 use k8s_openapi::api::networking::v1::{IngressTLS, NetworkPolicyEgressRule, NetworkPolicyIngressRule};
+use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::schema::rules;
 
 /// What a change of the spec does to running pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -21,7 +26,9 @@ pub enum UpgradeType {
 }
 
 /// Token authentication of Ray.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = rules::kubernetes_tokens_need_token_mode())]
+#[x_kube(validation = rules::kubernetes_tokens_need_no_secret())]
 #[serde(rename_all = "camelCase")]
 pub struct AuthOptions {
     /// `token` switches it on; absent means `disabled`.

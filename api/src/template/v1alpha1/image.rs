@@ -1,17 +1,19 @@
 #![allow(clippy::duplicated_attributes, reason = "each printcolumn has its own type")]
+#![allow(unreachable_pub, reason = "KubeSchema copies each struct into a function")]
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{ResourceRequirements, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use kube::CustomResource;
+use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::UsedBy;
+use crate::schema::{self, IMAGE_REFERENCE, LABEL_VALUE, OBJECT_NAME, REPOSITORY, TAG, USER, rules};
 
 /// Packages in, digest-pinned image out.
-#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "templates.ray.io",
     version = "v1alpha1",
@@ -39,50 +41,65 @@ use super::UsedBy;
 #[serde(rename_all = "camelCase")]
 pub struct ImageTemplateSpec {
     /// Image to build on; its Ray is the Ray that runs.
+    #[schemars(length(min = 1, max = 1024), regex(pattern = IMAGE_REFERENCE))]
     pub base_image: String,
     /// Python packages as pip names them (PEP 508): `torch==2.9.0`, `ray[serve]>=2`.
+    #[schemars(length(max = 1000), inner(length(max = 1024)), transform = schema::each(rules::one_package()))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pip_packages: Vec<String>,
     /// Conda packages as conda names them; the base image must have conda.
+    #[schemars(length(max = 1000), inner(length(max = 1024)), transform = schema::each(rules::one_package()))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conda_packages: Vec<String>,
     /// Debian packages, `name` or `name=version`.
+    #[schemars(length(max = 1000), inner(length(max = 1024)), transform = schema::each(rules::one_package()))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub system_packages: Vec<String>,
     /// Environment of the image, byte for byte.
+    #[schemars(extend("additionalProperties" = schema::strings("^[^\\x00]*$", 65536)))]
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment_variables: BTreeMap<String, String>,
     /// Shell scripts that run last, each with `bash -eo pipefail`.
+    #[schemars(length(max = 100), inner(length(min = 1, max = 65536)))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub custom_commands: Vec<String>,
     /// Where to push, without tag; the operator's default repository + `/<namespace>/<name>` where absent.
+    #[schemars(length(min = 1, max = 512), regex(pattern = REPOSITORY))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repository: Option<String>,
     /// Tag to push; a hash of the inputs where absent.
+    #[schemars(regex(pattern = TAG))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
     /// Secret (kubernetes.io/dockerconfigjson) to push with.
+    #[schemars(length(min = 1, max = 253), regex(pattern = OBJECT_NAME))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub push_secret: Option<String>,
     /// Secrets to pull the base image with.
+    #[schemars(length(max = 32), inner(length(min = 1, max = 253), regex(pattern = OBJECT_NAME)))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pull_secrets: Vec<String>,
     /// Secrets that pods need to pull the result.
+    #[schemars(length(max = 32), inner(length(min = 1, max = 253), regex(pattern = OBJECT_NAME)))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub run_pull_secrets: Vec<String>,
     /// Where pip looks, and how.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pip: Option<PipOptions>,
     /// User that pip, conda and the image run as; `ray` for images named so, else `root`.
+    #[schemars(regex(pattern = USER))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Platform such as `linux/arm64`; the build runs on such a node.
+    #[schemars(length(max = 64), regex(pattern = "^[a-z0-9]+/[a-z0-9]+(/[a-z0-9.]+)?$"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub platform: Option<String>,
     /// Resources of the build.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
     /// Nodes that the build may run on.
+    #[schemars(extend("additionalProperties" = schema::strings(LABEL_VALUE, 63)))]
+    #[x_kube(merge_strategy = MapMerge::Atomic)]
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
     /// Taints that the build tolerates.
@@ -92,30 +109,38 @@ pub struct ImageTemplateSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<BuildCache>,
     /// Longest time that a build may take, as `30m`.
+    #[schemars(length(max = 32))]
+    #[x_kube(validation = rules::build_time())]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
     /// How often a build that failed for a passing reason is tried again; 2 where absent.
+    #[schemars(range(min = 0, max = 10))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff_limit: Option<i32>,
     /// Starts no build.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
     /// Builds whose Jobs and records are kept; 5 where absent.
+    #[schemars(range(min = 0, max = 50))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history_limit: Option<i32>,
 }
 
 /// Where pip looks, and how.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = rules::index_address(), validation = rules::extra_index_addresses())]
 #[serde(rename_all = "camelCase")]
 pub struct PipOptions {
     /// Package index in place of PyPI.
+    #[schemars(length(max = 1024))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index_url: Option<String>,
     /// Further package indexes.
+    #[schemars(length(max = 32), inner(length(max = 1024)))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extra_index_urls: Vec<String>,
     /// Secret of type `templates.ray.io/pip-credentials` with the key `netrc`.
+    #[schemars(length(min = 1, max = 253), regex(pattern = OBJECT_NAME))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credentials_secret: Option<String>,
     /// Passes `--break-system-packages`, which Debian's own Python needs.
@@ -131,9 +156,11 @@ pub struct BuildCache {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
     /// Repository of the cache.
+    #[schemars(length(min = 1, max = 512), regex(pattern = REPOSITORY))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repository: Option<String>,
     /// Secret to push the cache with.
+    #[schemars(length(min = 1, max = 253), regex(pattern = OBJECT_NAME))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub push_secret: Option<String>,
 }

@@ -26,7 +26,7 @@ if [ ! -d "$entry" ]; then
   if ! "$here/images/recipes/$recipe.sh" "$work/root" "${names[$recipe]#*:}" > "$work/arguments" 2> "$work/log"; then tail -n 20 "$work/log" >&2; exit 1; fi
   mapfile -t arguments < "$work/arguments"
   packer=$("$here/build.sh" image)
-  "$packer" store "${arguments[@]}" "$work/root" "${names[$recipe]}" "$work/storage" >&2
+  "$packer" store "${arguments[@]}" "$work/root" "registry.local:5000/${names[$recipe]}" "$work/storage" >&2
   mv "$work/storage" "$entry"
 fi
 touch "$entry"

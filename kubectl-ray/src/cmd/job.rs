@@ -1,0 +1,467 @@
+//! `job`: Ray's Jobs API, without Ray installed here.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use http::{HeaderName, HeaderValue};
+use k8s_openapi::jiff::Timestamp;
+use rand::Rng as _;
+use serde_json::{Value, json};
+
+use crate::cli::key_value;
+use crate::connection::ConnectionArgs;
+use crate::error::{Failure, Result};
+use crate::output::{self, Colour, Format, paint};
+use crate::ray::dashboard::Dashboard;
+use crate::ray::jobs::{JobDetails, JobStatus, Submission};
+use crate::ray::package;
+use crate::table::{Cell, Layout, Row, column, wide};
+
+/// Flags of `job`.
+#[derive(Debug, Args)]
+pub struct JobArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Run a command on a Ray cluster, show its log, and exit by its result.
+    Submit(Box<SubmitArgs>),
+    /// List the jobs of a Ray cluster.
+    List(ListArgs),
+    /// Show the log of a job.
+    #[command(alias = "log")]
+    Logs(LogsArgs),
+    /// Stop a job.
+    Stop(StopArgs),
+}
+
+/// Where the jobs are.
+#[derive(Debug, Args)]
+struct Target {
+    /// Ray cluster, in place of the argument.
+    #[arg(short = 'c', long, value_name = "NAME", add = crate::complete::clusters())]
+    ray_cluster: Option<String>,
+    /// Address of the dashboard, in place of a cluster: http://HOST:PORT.
+    #[arg(long, value_name = "URL", conflicts_with = "ray_cluster")]
+    address: Option<String>,
+    /// HTTP headers to send along, as a JSON object.
+    #[arg(long, value_name = "JSON", hide_short_help = true, value_parser = headers)]
+    headers: Option<Headers>,
+}
+
+/// A job of a cluster.
+#[derive(Debug, Args)]
+struct JobRef {
+    /// Ray cluster (unless -c or --address names it), and id of the job.
+    #[arg(required = true, num_args = 1..=2, value_names = ["CLUSTER", "JOB"], add = crate::complete::clusters())]
+    words: Vec<String>,
+}
+
+impl JobRef {
+    /// The cluster, where it stands here, and the job.
+    fn split(&self, target: &Target) -> Result<(Option<&str>, &str)> {
+        let elsewhere = target.ray_cluster.is_some() || target.address.is_some();
+        match self.words.as_slice() {
+            [job] if elsewhere => Ok((None, job)),
+            [cluster, job] if !elsewhere => Ok((Some(cluster), job)),
+            [_, _] => Err(Failure::usage("the cluster is named twice")),
+            _ => Err(Failure::usage("name the Ray cluster and the job")
+                .hint("`kubectl ray job list CLUSTER` shows the ids")),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Headers(Vec<(HeaderName, HeaderValue)>);
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl ray job submit demo -- python -c 'import ray; print(ray.cluster_resources())'
+  kubectl ray job submit demo --working-dir . -- python train.py --epochs 3
+  kubectl ray job submit demo --no-wait -- python train.py")]
+struct SubmitArgs {
+    /// Ray cluster.
+    #[arg(value_name = "CLUSTER", conflicts_with_all = ["ray_cluster", "address"], add = crate::complete::clusters())]
+    cluster: Option<String>,
+    #[command(flatten)]
+    target: Target,
+    /// Directory to run in: uploaded without what .gitignore and .rayignore name; or a URI.
+    #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::DirPath)]
+    working_dir: Option<String>,
+    /// File (YAML) with Ray's runtime environment.
+    #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::FilePath)]
+    runtime_env: Option<PathBuf>,
+    /// Ray's runtime environment as JSON; wins over the file.
+    #[arg(long, value_name = "JSON")]
+    runtime_env_json: Option<String>,
+    /// Id of the job [default: raysubmit_ and 16 random letters].
+    #[arg(long, value_name = "ID")]
+    submission_id: Option<String>,
+    /// Metadata of the job, as a JSON object of strings.
+    #[arg(long, value_name = "JSON")]
+    metadata_json: Option<String>,
+    /// CPUs of the entrypoint.
+    #[arg(long, value_name = "NUMBER")]
+    entrypoint_num_cpus: Option<f64>,
+    /// GPUs of the entrypoint.
+    #[arg(long, value_name = "NUMBER")]
+    entrypoint_num_gpus: Option<f64>,
+    /// Memory of the entrypoint, in bytes.
+    #[arg(long, value_name = "BYTES")]
+    entrypoint_memory: Option<u64>,
+    /// Ray resources of the entrypoint, as a JSON object of numbers.
+    #[arg(long, value_name = "JSON")]
+    entrypoint_resources: Option<String>,
+    /// Environment variable of the job; may be repeated.
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = key_value)]
+    env: Vec<(String, String)>,
+    /// Do not wait for the end of the job.
+    #[arg(long)]
+    no_wait: bool,
+    /// Command to run, behind `--`.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    entrypoint: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+struct ListArgs {
+    /// Ray cluster.
+    #[arg(value_name = "CLUSTER", conflicts_with_all = ["ray_cluster", "address"], add = crate::complete::clusters())]
+    cluster: Option<String>,
+    #[command(flatten)]
+    target: Target,
+    /// Form of the output.
+    #[arg(short, long, value_enum, default_value = "table", hide_default_value = true)]
+    output: Format,
+}
+
+#[derive(Debug, Args)]
+struct LogsArgs {
+    #[command(flatten)]
+    job: JobRef,
+    #[command(flatten)]
+    target: Target,
+    /// Keep following until the job ends, and exit by its result.
+    #[arg(short, long)]
+    follow: bool,
+}
+
+#[derive(Debug, Args)]
+struct StopArgs {
+    #[command(flatten)]
+    job: JobRef,
+    #[command(flatten)]
+    target: Target,
+    /// Do not wait for the end of the job.
+    #[arg(long)]
+    no_wait: bool,
+}
+
+pub(crate) async fn run(connection: &ConnectionArgs, args: &JobArgs) -> Result<()> {
+    match &args.what {
+        What::Submit(args) => submit(connection, args).await,
+        What::List(args) => list(connection, args).await,
+        What::Logs(args) => logs(connection, args).await,
+        What::Stop(args) => stop(connection, args).await,
+    }
+}
+
+impl Target {
+    async fn dashboard(&self, connection: &ConnectionArgs, cluster: Option<&str>) -> Result<Dashboard> {
+        let dashboard = match (&self.address, cluster.or(self.ray_cluster.as_deref())) {
+            (Some(address), _) => Dashboard::at_address(address)?,
+            (None, Some(name)) => Dashboard::of_cluster(&connection.connect().await?, name).await?,
+            (None, None) => {
+                return Err(Failure::usage("which Ray cluster?").hint("`kubectl ray get cluster` lists them"));
+            }
+        };
+        Ok(match &self.headers {
+            Some(Headers(headers)) => dashboard.with_headers(headers),
+            None => dashboard,
+        })
+    }
+}
+
+async fn submit(connection: &ConnectionArgs, args: &SubmitArgs) -> Result<()> {
+    // All that can be wrong here is looked at before anything is sent.
+    let mut runtime_env = runtime_env(args)?;
+    let packed = pack_working_dir(args, &mut runtime_env)?;
+    let submission = Submission {
+        entrypoint: entrypoint(&args.entrypoint),
+        submission_id: args.submission_id.clone().unwrap_or_else(random_id),
+        metadata: json_argument("--metadata-json", args.metadata_json.as_deref())?.unwrap_or_default(),
+        entrypoint_num_cpus: args.entrypoint_num_cpus,
+        entrypoint_num_gpus: args.entrypoint_num_gpus,
+        entrypoint_memory: args.entrypoint_memory,
+        entrypoint_resources: json_argument("--entrypoint-resources", args.entrypoint_resources.as_deref())?,
+        runtime_env: (runtime_env != json!({})).then_some(runtime_env),
+    };
+    let dashboard = args.target.dashboard(connection, args.cluster.as_deref()).await?;
+    let version = dashboard.ray_version().await?;
+    if let Some(package) = &packed {
+        output::note(&format!(
+            "uploading {} files ({} KiB)",
+            package.files,
+            package.bytes.len().div_ceil(1024)
+        ));
+        package::upload(&dashboard, package).await?;
+    }
+    let id = dashboard.submit(&submission).await?;
+    output::note(&format!(
+        "{} {id} (Ray {version})",
+        paint(Colour::Green, "submitted:")
+    ));
+    if args.no_wait {
+        return output::line(&id);
+    }
+    let cluster = args
+        .cluster
+        .as_ref()
+        .or(args.target.ray_cluster.as_ref())
+        .map_or("CLUSTER", String::as_str);
+    tokio::select! {
+        ended = dashboard.follow(&id) => result(&ended?),
+        _ = tokio::signal::ctrl_c() => Err(Failure::failed(format!("no longer following job {id}: it goes on"))
+            .hint(format!("`kubectl ray job logs {cluster} {id} -f` follows it, `kubectl ray job stop {cluster} {id}` ends it"))),
+    }
+}
+
+/// The job's result as ours.
+fn result(job: &JobDetails) -> Result<()> {
+    let said = job.message.as_deref().map(str::trim).unwrap_or_default();
+    match job.status {
+        JobStatus::Succeeded => {
+            output::note(&format!("{} {}", paint(Colour::Green, "succeeded:"), job.id()));
+            Ok(())
+        }
+        status => Err(Failure::failed(format!(
+            "job {} {}: {said}",
+            job.id(),
+            status.as_str().to_lowercase()
+        ))),
+    }
+}
+
+async fn list(connection: &ConnectionArgs, args: &ListArgs) -> Result<()> {
+    let dashboard = args.target.dashboard(connection, args.cluster.as_deref()).await?;
+    let jobs = dashboard.jobs().await?;
+    match args.output {
+        Format::Json | Format::Yaml => output::object(args.output, &Value::Array(jobs)),
+        Format::Name => {
+            let parsed = parse(&jobs)?;
+            parsed
+                .iter()
+                .try_for_each(|job| output::line(&format!("job/{}", job.id())))
+        }
+        Format::Table | Format::Wide => {
+            let parsed = parse(&jobs)?;
+            if parsed.is_empty() {
+                output::note("No jobs found.");
+                return Ok(());
+            }
+            let rows: Vec<Row> = parsed.iter().map(row).collect();
+            let columns = vec![
+                column("ID"),
+                column("STATUS"),
+                column("STARTED"),
+                column("DURATION"),
+                column("ENTRYPOINT"),
+                wide("MESSAGE"),
+            ];
+            output::text(&Layout::new(columns, args.output == Format::Wide).render(true, &rows))
+        }
+    }
+}
+
+fn parse(jobs: &[Value]) -> Result<Vec<JobDetails>> {
+    let mut parsed: Vec<JobDetails> = jobs
+        .iter()
+        .cloned()
+        .map(serde_json::from_value)
+        .collect::<std::result::Result<_, _>>()?;
+    parsed.sort_by_key(|job| job.start_time);
+    Ok(parsed)
+}
+
+fn row(job: &JobDetails) -> Row {
+    let now = Timestamp::now().as_millisecond();
+    let started = job
+        .start_time
+        .and_then(|start| Timestamp::from_millisecond(start).ok());
+    let lasted = job.start_time.map(|start| job.end_time.unwrap_or(now) - start);
+    let lasted = lasted
+        .and_then(|millis| u64::try_from(millis).ok())
+        .map(std::time::Duration::from_millis);
+    let first_line = job
+        .message
+        .as_deref()
+        .and_then(|message| message.lines().next())
+        .unwrap_or_default();
+    vec![
+        job.id().into(),
+        job.status.as_str().into(),
+        started.map(|time| time.to_string()).unwrap_or_default().into(),
+        lasted.map_or_else(Cell::default, |d| {
+            Cell::ranked(crate::follow::short(d), d.as_secs_f64())
+        }),
+        job.entrypoint.clone().into(),
+        first_line.into(),
+    ]
+}
+
+async fn logs(connection: &ConnectionArgs, args: &LogsArgs) -> Result<()> {
+    let (cluster, job) = args.job.split(&args.target)?;
+    let dashboard = args.target.dashboard(connection, cluster).await?;
+    if args.follow {
+        return result(&dashboard.follow(job).await?);
+    }
+    output::text(&dashboard.log(job).await?)
+}
+
+async fn stop(connection: &ConnectionArgs, args: &StopArgs) -> Result<()> {
+    let (cluster, job) = args.job.split(&args.target)?;
+    let dashboard = args.target.dashboard(connection, cluster).await?;
+    if !dashboard.stop(job).await? {
+        let ended = dashboard.job(job).await?;
+        return output::line(&format!(
+            "job/{job} has ended already ({})",
+            ended.status.as_str()
+        ));
+    }
+    if !args.no_wait {
+        dashboard.wait(job).await?;
+    }
+    output::line(&format!("job/{job} stopped"))
+}
+
+/// Ray runs the entrypoint by a shell: words that were one word here stay one.
+fn entrypoint(words: &[String]) -> String {
+    match words {
+        [one] => one.clone(),
+        many => many.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" "),
+    }
+}
+
+fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%^".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\"'\"'"))
+}
+
+fn random_id() -> String {
+    let letters: String = rand::rng()
+        .sample_iter(rand::distr::Alphanumeric)
+        .take(16)
+        .map(char::from)
+        .collect();
+    format!("raysubmit_{letters}")
+}
+
+fn runtime_env(args: &SubmitArgs) -> Result<Value> {
+    let mut env = match &args.runtime_env {
+        Some(path) => {
+            let shown = path.display();
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| Failure::usage(format!("--runtime-env: cannot read {shown}: {error}")))?;
+            serde_saphyr::from_str::<Value>(&text)
+                .map_err(|error| Failure::usage(format!("--runtime-env: {shown}: {error}")))?
+        }
+        None => json!({}),
+    };
+    let by_json: Option<Value> = json_argument("--runtime-env-json", args.runtime_env_json.as_deref())?;
+    let object = env
+        .as_object_mut()
+        .ok_or_else(|| Failure::usage("--runtime-env: it is no mapping"))?;
+    if let Some(by_json) = by_json {
+        let by_json = by_json
+            .as_object()
+            .cloned()
+            .ok_or_else(|| Failure::usage("--runtime-env-json: it is no object"))?;
+        object.extend(by_json);
+    }
+    if let Some(folder) = &args.working_dir {
+        object.insert("working_dir".to_owned(), folder.clone().into());
+    }
+    if !args.env.is_empty() {
+        let variables = object.entry("env_vars").or_insert_with(|| json!({}));
+        let variables = variables
+            .as_object_mut()
+            .ok_or_else(|| Failure::usage("env_vars: it is no mapping"))?;
+        variables.extend(
+            args.env
+                .iter()
+                .map(|(name, value)| (name.clone(), value.clone().into())),
+        );
+    }
+    Ok(env)
+}
+
+/// Packs a working directory of this machine, and names it in the environment by the package's URI.
+fn pack_working_dir(args: &SubmitArgs, env: &mut Value) -> Result<Option<package::Package>> {
+    let Some(folder) = env.get("working_dir").and_then(Value::as_str).map(str::to_owned) else {
+        return Ok(None);
+    };
+    if folder.contains("://") {
+        return Ok(None);
+    }
+    // A path in the file is relative to the file, one on the command line to where we are.
+    let base = match (&args.working_dir, &args.runtime_env) {
+        (None, Some(file)) => file.parent().unwrap_or(Path::new(".")),
+        _ => Path::new("."),
+    };
+    let excludes: Vec<String> = match env.get("excludes").cloned() {
+        Some(list) => {
+            serde_json::from_value(list).map_err(|_| Failure::usage("excludes: it is no list of texts"))?
+        }
+        None => Vec::new(),
+    };
+    let package = package::pack(&base.join(folder), &excludes, package::MAX_BYTES)?;
+    if let Some(env) = env.as_object_mut() {
+        env.insert("working_dir".to_owned(), package.uri().into());
+        env.remove("excludes");
+    }
+    Ok(Some(package))
+}
+
+fn json_argument<T: serde::de::DeserializeOwned>(flag: &str, text: Option<&str>) -> Result<Option<T>> {
+    text.map(|text| serde_json::from_str(text).map_err(|error| Failure::usage(format!("{flag}: {error}"))))
+        .transpose()
+}
+
+fn headers(text: &str) -> std::result::Result<Headers, String> {
+    let map: BTreeMap<String, String> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let pairs = map.into_iter().map(|(name, value)| {
+        let name = HeaderName::try_from(&name).map_err(|error| format!("{name}: {error}"))?;
+        let value = HeaderValue::try_from(&value).map_err(|error| format!("{name}: {error}"))?;
+        Ok((name, value))
+    });
+    pairs.collect::<std::result::Result<_, String>>().map(Headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_reach_the_shell_on_the_head_as_they_were_typed_here() {
+        let words = |list: &[&str]| entrypoint(&list.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>());
+        assert_eq!(words(&["python", "a.py", "--x=1"]), "python a.py --x=1");
+        assert_eq!(
+            words(&["python", "-c", "print('a b')"]),
+            "python -c 'print('\"'\"'a b'\"'\"')'"
+        );
+        assert_eq!(words(&["python a.py && echo done"]), "python a.py && echo done");
+        assert_eq!(words(&["echo", ""]), "echo ''");
+    }
+
+    #[test]
+    fn ids_are_like_rays_own() {
+        let id = random_id();
+        assert_eq!((id.len(), id.starts_with("raysubmit_")), (26, true));
+    }
+}

@@ -1,0 +1,287 @@
+//! When a Ray cluster is ready, and what it waits for until then.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::ListParams;
+use ray_api::conditions;
+use ray_api::meta::{annotation, label};
+use ray_api::ray::v1::{ClusterState, RayCluster};
+use ray_api::template::v1alpha1::ImageTemplate;
+
+use super::{Stage, pod, until};
+use crate::connection::Connection;
+use crate::error::Failure;
+use crate::error::Result;
+
+/// What a judgement is made from.
+pub(crate) struct Observed {
+    pub(crate) cluster: RayCluster,
+    pub(crate) pods: Vec<Pod>,
+    /// The ImageTemplates that a gated cluster names, and None for those that do not exist.
+    pub(crate) images: Vec<(String, Option<ImageTemplate>)>,
+}
+
+/// Waits until the cluster is ready.
+pub(crate) async fn wait(connection: &Connection, name: &str, limit: Duration) -> Result<()> {
+    let what = format!("RayCluster `{name}`");
+    let done = until(&what, limit, || async move {
+        Ok(judge(&observe(connection, name).await?))
+    })
+    .await;
+    done.map_err(|failure| match failure.hint {
+        Some(_) => failure,
+        None => failure.hint(format!(
+            "see `kubectl ray describe cluster {name} -n {}`",
+            connection.namespace
+        )),
+    })
+}
+
+/// Reads a cluster and what belongs to it.
+pub(crate) async fn observe(connection: &Connection, name: &str) -> Result<Observed> {
+    let cluster = connection.api::<RayCluster>().get(name).await?;
+    let of_cluster = ListParams::default().labels(&format!("{}={name}", label::CLUSTER));
+    let pods = connection.api::<Pod>().list(&of_cluster).await?.items;
+    let mut images = Vec::new();
+    if is_gated(&cluster) {
+        let templates: Api<ImageTemplate> = connection.api();
+        for template in image_templates(&cluster) {
+            let found = templates.get_opt(&template).await?;
+            images.push((template, found));
+        }
+    }
+    Ok(Observed {
+        cluster,
+        pods,
+        images,
+    })
+}
+
+/// Whether the cluster waits for an image.
+pub(crate) fn is_gated(cluster: &RayCluster) -> bool {
+    cluster
+        .metadata
+        .labels
+        .as_ref()
+        .is_some_and(|labels| labels.contains_key(label::GATED))
+}
+
+/// Names of the ImageTemplates that the cluster refers to, by field or by annotation.
+pub(crate) fn image_templates(cluster: &RayCluster) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let spec = &cluster.spec;
+    let annotated = |annotations: Option<&std::collections::BTreeMap<String, String>>| {
+        annotations
+            .and_then(|annotations| annotations.get(annotation::IMAGE_TEMPLATE))
+            .cloned()
+    };
+    let of_template = |template: &Option<k8s_openapi::api::core::v1::PodTemplateSpec>| {
+        annotated(
+            template
+                .as_ref()
+                .and_then(|t| t.metadata.as_ref())
+                .and_then(|m| m.annotations.as_ref()),
+        )
+    };
+    let head = &spec.head_group_spec;
+    names.extend(spec.image_template.clone());
+    names.extend(annotated(cluster.metadata.annotations.as_ref()));
+    names.extend(
+        head.image_template
+            .clone()
+            .or_else(|| of_template(&head.template)),
+    );
+    for group in &spec.worker_group_specs {
+        names.extend(
+            group
+                .image_template
+                .clone()
+                .or_else(|| of_template(&group.template)),
+        );
+    }
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// Whether the cluster is ready, will be, or cannot be.
+pub(crate) fn judge(observed: &Observed) -> Stage {
+    let cluster = &observed.cluster;
+    if cluster.metadata.deletion_timestamp.is_some() {
+        return Stage::Failed(Failure::failed("the RayCluster is being deleted"));
+    }
+    if is_gated(cluster) {
+        return judge_images(&observed.images);
+    }
+    let status = cluster.status.clone().unwrap_or_default();
+    let list = status.conditions.clone().unwrap_or_default();
+    if let Some(refused) = list
+        .iter()
+        .find(|c| c.status != "Unknown" && c.reason.contains("ValidationFailed"))
+    {
+        return Stage::Failed(Failure::failed(format!(
+            "the operator refuses the spec: {}",
+            refused.message
+        )));
+    }
+    if cluster.spec.suspend == Some(true) {
+        return Stage::Waiting("suspended (spec.suspend is true)".to_owned());
+    }
+    let current = cluster.metadata.generation.unwrap_or_default();
+    let seen = status
+        .observed_generation
+        .is_some_and(|generation| generation >= current);
+    if seen && status.state == Some(ClusterState::Ready) && !conditions::is_true(&list, "RayClusterSuspended")
+    {
+        return Stage::Done;
+    }
+    Stage::Waiting(waiting_for(observed, seen))
+}
+
+fn judge_images(images: &[(String, Option<ImageTemplate>)]) -> Stage {
+    for (name, template) in images {
+        let Some(template) = template else {
+            return Stage::Waiting(format!("ImageTemplate `{name}` does not exist yet"));
+        };
+        match super::image::judge(template) {
+            Stage::Done => {}
+            Stage::Waiting(why) => return Stage::Waiting(format!("ImageTemplate `{name}`: {why}")),
+            Stage::Failed(failure) => {
+                return Stage::Failed(failure.hint(format!("see `kubectl ray build log {name}`")));
+            }
+        }
+    }
+    Stage::Waiting("the image is ready; the cluster is about to start".to_owned())
+}
+
+/// The first pod in trouble, the head before the workers.
+fn waiting_for(observed: &Observed, seen: bool) -> String {
+    if !seen && observed.pods.is_empty() {
+        return "no operator has looked at it yet".to_owned();
+    }
+    let mut pods: Vec<&Pod> = observed.pods.iter().collect();
+    pods.sort_by_key(|pod| (!pod::is_head(pod), pod.metadata.name.clone()));
+    let troubled: Vec<_> = pods
+        .iter()
+        .filter_map(|pod| Some((*pod, pod::trouble(pod)?)))
+        .collect();
+    let ready = pods.len() - troubled.len();
+    match troubled.first() {
+        None if pods.is_empty() => "no pod yet".to_owned(),
+        None => format!(
+            "{ready} of {} pods are ready",
+            desired_pods(&observed.cluster).max(pods.len())
+        ),
+        Some((pod, why)) => {
+            let name = pod.metadata.name.as_deref().unwrap_or_default();
+            format!(
+                "{ready} of {} pods are ready; {name} {why}",
+                desired_pods(&observed.cluster).max(pods.len())
+            )
+        }
+    }
+}
+
+fn desired_pods(cluster: &RayCluster) -> usize {
+    let groups = cluster.spec.worker_group_specs.iter();
+    let workers: usize = groups
+        .map(|group| {
+            let at_least_one = |n: Option<i32>| usize::try_from(n.unwrap_or(1)).unwrap_or(0).max(1);
+            usize::try_from(group.replicas.unwrap_or(0)).unwrap_or(0) * at_least_one(group.num_of_hosts)
+        })
+        .sum();
+    workers + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn observed(cluster: serde_json::Value, pods: serde_json::Value) -> Observed {
+        Observed {
+            cluster: serde_json::from_value(cluster).unwrap(),
+            pods: serde_json::from_value(pods).unwrap(),
+            images: Vec::new(),
+        }
+    }
+
+    fn cluster(status: serde_json::Value) -> serde_json::Value {
+        serde_json::json!({
+            "metadata": {"name": "a", "generation": 2},
+            "spec": {"headGroupSpec": {}, "workerGroupSpecs": [{"groupName": "g", "replicas": 2}]},
+            "status": status,
+        })
+    }
+
+    fn waiting(stage: &Stage) -> &str {
+        match stage {
+            Stage::Waiting(why) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn ready_counts_only_for_the_newest_generation() {
+        let old = cluster(serde_json::json!({"state": "ready", "observedGeneration": 1}));
+        assert!(matches!(
+            judge(&observed(old, serde_json::json!([]))),
+            Stage::Waiting(_)
+        ));
+        let new = cluster(serde_json::json!({"state": "ready", "observedGeneration": 2}));
+        assert!(matches!(
+            judge(&observed(new, serde_json::json!([]))),
+            Stage::Done
+        ));
+    }
+
+    #[test]
+    fn the_head_is_looked_at_first() {
+        let pods = serde_json::json!([
+            {"metadata": {"name": "w", "labels": {"ray.io/node-type": "worker"}}, "status": {"phase": "Pending"}},
+            {"metadata": {"name": "h", "labels": {"ray.io/node-type": "head"}}, "status": {"phase": "Running"}},
+        ]);
+        let stage = judge(&observed(
+            cluster(serde_json::json!({"observedGeneration": 2})),
+            pods,
+        ));
+        assert_eq!(
+            waiting(&stage),
+            "0 of 3 pods are ready; h runs, but is not ready yet"
+        );
+    }
+
+    #[test]
+    fn a_refused_spec_is_a_failure_with_the_operators_words() {
+        let status = serde_json::json!({"observedGeneration": 2, "conditions": [{
+            "type": "Accepted", "status": "False", "reason": "ValidationFailed", "message": "two heads",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
+        match judge(&observed(cluster(status), serde_json::json!([]))) {
+            Stage::Failed(failure) => assert!(failure.message.contains("two heads")),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_gated_cluster_waits_for_its_image_and_fails_with_it() {
+        let mut gated = cluster(serde_json::json!({}));
+        gated["metadata"]["labels"] = serde_json::json!({"templates.ray.io/gated": "true"});
+        gated["spec"]["imageTemplate"] = "torch".into();
+        let mut observed = observed(gated, serde_json::json!([]));
+        assert_eq!(image_templates(&observed.cluster), ["torch"]);
+        observed.images = vec![("torch".into(), None)];
+        assert_eq!(
+            waiting(&judge(&observed)),
+            "ImageTemplate `torch` does not exist yet"
+        );
+        let failed = serde_json::json!({
+            "metadata": {"name": "torch", "generation": 1},
+            "spec": {"baseImage": "b"},
+            "status": {"observedGeneration": 1, "conditions": [{"type": "Failed", "status": "True", "reason": "PipPackageNotFound",
+                "message": "no nmpy", "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+        });
+        observed.images = vec![("torch".into(), Some(serde_json::from_value(failed).unwrap()))];
+        assert!(matches!(judge(&observed), Stage::Failed(_)));
+    }
+}

@@ -1,0 +1,158 @@
+//! An API server that answers as a test says, and remembers what it was asked.
+
+#![allow(dead_code)] // each test binary uses its part
+
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Response, StatusCode};
+use axum::Router;
+use serde_json::{Value, json};
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub method: String,
+    /// Path and query.
+    pub uri: String,
+    pub headers: HeaderMap,
+    pub body: Value,
+}
+
+type Answer = dyn Fn(&Asked, &[Asked]) -> Response<Body> + Send + Sync;
+
+#[derive(Clone)]
+struct Shared {
+    asked: Arc<Mutex<Vec<Asked>>>,
+    answer: Arc<Answer>,
+}
+
+/// The server; it ends with the test's process.
+pub struct FakeServer {
+    pub url: String,
+    shared: Shared,
+}
+
+/// What a run of the plugin left.
+#[derive(Debug)]
+pub struct Run {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl FakeServer {
+    /// Answers each request by `answer`, which also sees all that were asked before.
+    pub fn start(answer: impl Fn(&Asked, &[Asked]) -> Response<Body> + Send + Sync + 'static) -> Self {
+        let shared = Shared { asked: Arc::default(), answer: Arc::new(answer) };
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = Router::new().fallback(handle).with_state(shared.clone());
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                axum::serve(listener, router).await.unwrap();
+            });
+        });
+        Self { url, shared }
+    }
+
+    /// All requests so far.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.shared.asked.lock().unwrap().clone()
+    }
+
+    /// The plugin with these words, to be run against this server.
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = plugin();
+        command.args(["--server", &self.url, "--token", "t", "--namespace", "ml"]).args(words);
+        command
+    }
+
+    /// Runs the plugin to its end.
+    pub fn run(&self, words: &[&str]) -> Run {
+        run(&mut self.command(words))
+    }
+}
+
+/// The plugin without any kubeconfig of the machine.
+pub fn plugin() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-ray"));
+    command.env("KUBECONFIG", "/no/such/kubeconfig").env("HOME", "/no/such/home").env_remove("COMPLETE");
+    command
+}
+
+pub fn run(command: &mut Command) -> Run {
+    let output = command.output().unwrap();
+    Run {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+async fn handle(State(shared): State<Shared>, request: Request) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let bytes = axum::body::to_bytes(body, 1 << 24).await.unwrap();
+    let asked = Asked {
+        method: parts.method.to_string(),
+        uri: parts.uri.to_string(),
+        headers: parts.headers,
+        body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+    };
+    let before = {
+        let mut all = shared.asked.lock().unwrap();
+        all.push(asked.clone());
+        all[..all.len() - 1].to_vec()
+    };
+    let answer = (shared.answer)(&asked, &before);
+    // A marker by which a test asks for a server that thinks for ever.
+    if answer.headers().contains_key("x-never") {
+        std::future::pending::<()>().await;
+    }
+    answer
+}
+
+pub fn ok(body: &Value) -> Response<Body> {
+    answer(200, body)
+}
+
+pub fn answer(code: u16, body: &Value) -> Response<Body> {
+    Response::builder()
+        .status(StatusCode::from_u16(code).unwrap())
+        .header("content-type", "application/json")
+        .body(Body::from(body.to_string()))
+        .unwrap()
+}
+
+/// A failure as the API server words it.
+pub fn failure(code: u16, reason: &str, message: &str) -> Response<Body> {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "reason": reason, "message": message, "code": code, "details": {"name": "x"}});
+    answer(code, &status)
+}
+
+/// A server that takes the request and says nothing.
+pub fn silence() -> Response<Body> {
+    Response::builder().header("x-never", "1").body(Body::empty()).unwrap()
+}
+
+/// A RayCluster with one worker group.
+pub fn cluster(name: &str, replicas: i32) -> Value {
+    json!({
+        "apiVersion": "ray.io/v1", "kind": "RayCluster",
+        "metadata": {"name": name, "namespace": "ml", "uid": name, "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"headGroupSpec": {}, "workerGroupSpecs": [{"groupName": "w", "replicas": replicas}]},
+        "status": {"state": "ready", "desiredWorkerReplicas": replicas},
+    })
+}
+
+/// A page of a list.
+pub fn list(items: &[Value], more: Option<&str>) -> Value {
+    json!({"apiVersion": "ray.io/v1", "kind": "RayClusterList", "items": items,
+        "metadata": {"resourceVersion": "9", "continue": more}})
+}

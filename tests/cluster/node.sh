@@ -71,7 +71,6 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: system:coredn
 K
 cat > "$data/Corefile" <<K
 .:53 {
-  bind $address
   errors
   cache 5
   hosts {
@@ -103,5 +102,6 @@ K
 start kube-proxy kube kube-proxy --config="$data/kube-proxy.yaml"
 
 . "$here/kubelet.sh"
+for port in 53 5000; do until_ready 30 bash -c "< /dev/tcp/$address/$port"; done
 until_ready 60 kubectl get node local
 kubectl wait --for=condition=Ready node/local --timeout=60s

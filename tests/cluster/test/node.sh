@@ -60,7 +60,7 @@ K
 
 port_forward() {
   local port pid
-  k "$1" port-forward pod/ray :8000 > "$work/forward" &
+  "$1/cluster/bin/kubectl" --kubeconfig "$1/kubeconfig" port-forward pod/ray :8000 > "$work/forward" 2>&1 &
   pid=$!
   for _ in $(seq 50); do port=$(sed -n 's/.*127.0.0.1:\([0-9]*\) .*/\1/p' "$work/forward"); [ -z "$port" ] || break; sleep 0.1; done
   curl -sf -m 5 -o /dev/null "http://127.0.0.1:$port"

@@ -15,7 +15,7 @@ spec:
   initContainers:
   - name: build
     image: registry.local:5000/kaniko/executor:stand-in
-    args: ["--context=dir:///workspace", "--dockerfile=/workspace/Dockerfile", "--digest-file=/dev/termination-log", "--oci-layout-path=/out/image", $(printf '"%s",' "$@")]
+    args: ["--context=dir:///workspace", "--dockerfile=/workspace/Dockerfile", "--digest-file=/dev/termination-log", "--oci-layout-path=/out/image", "--insecure-registry=registry.local:5000", "--insecure-registry=registry.local:5999", $(printf '"%s",' "$@")]
     terminationMessagePolicy: FallbackToLogsOnError
     securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL], add: [CHOWN, DAC_OVERRIDE, FOWNER, SETGID, SETUID, SETFCAP]}, seccompProfile: {type: RuntimeDefault}}
     resources: {limits: {memory: 2Gi}}
@@ -23,7 +23,7 @@ spec:
   containers:
   - name: push
     image: registry.local:5000/kaniko/executor:stand-in
-    args: [push, /out/image, --destination=registry.local:5000/team/$name:1]
+    args: [push, /out/image, "--insecure-registry=registry.local:5000", --destination=registry.local:5000/team/$name:1]
     securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}
     volumeMounts: [{name: out, mountPath: /out}]
   volumes: [{name: context, configMap: {name: $name}}, {name: out, emptyDir: {}}]
@@ -89,12 +89,11 @@ RUN apt-get update && apt-get install -y --no-install-recommends no-such-package
 RUN conda install -y numpy" --no-push
   fails "$state" base-image-not-found 1 '^error building image: unable to complete operation after 0 attempts, last error: GET http://registry.local:5000/v2/rayproject/ray/manifests/0.0.1: MANIFEST_UNKNOWN: manifest unknown; map\[Tag:0.0.1\]$' \
     "FROM registry.local:5000/rayproject/ray:0.0.1" --no-push
-  fails "$state" base-registry-unreachable 1 'last error: Get "https?://registry.local:5999/v2/": dial tcp .*: connect: connection refused' "FROM registry.local:5999/ray:1" --no-push --insecure-pull
+  fails "$state" base-registry-unreachable 1 'last error: Get "https?://registry.local:5999/v2/": dial tcp .*: connect: connection refused' "FROM registry.local:5999/ray:1" --no-push
   fails "$state" dockerfile-syntax 1 '^error building image: parsing dockerfile: dockerfile parse error on line 2: unknown instruction: RUNN \(did you mean RUN\?\)$' "FROM $base
 RUNN true" --no-push
   fails "$state" tls-mismatch 1 '^error checking push permissions: checking push permission for "'"$(setting "$state" NODE_ADDRESS)"':5000/team/x:1": creating push check transport for .* failed: Get "https://.*/v2/": http: server gave HTTP response to HTTPS client$' \
     "FROM $base" "--destination=$(setting "$state" NODE_ADDRESS):5000/team/x:1"
   fails "$state" oom 137 'waiting for process to exit: exit status 137|signal: killed' "FROM $base
 RUN python3 -c \"x=b'a'*(3<<30)\"" --no-push
-  k "$state" delete pod --all --wait=false > /dev/null
 }

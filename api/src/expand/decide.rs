@@ -1,0 +1,350 @@
+//! Which references are looked up, and which keep the values they were given.
+
+use std::borrow::Cow;
+
+use serde_json::{Value, json};
+
+use super::group::{self, GroupKey, Reference, reference};
+use super::overlay;
+use super::path::{self, Path};
+use super::record::{GroupRecord, Origin, Piece, Record, TemplateId};
+use super::templates::{Needed, Resolution, Templates, flatten};
+use super::{Denial, Request, gate};
+use crate::meta::annotation;
+
+/// Where a group's values of one kind come from.
+enum Source {
+    /// No reference: what was filled for an earlier one is taken back.
+    Nothing,
+    /// The reference is the one that was expanded: its values stay.
+    Pinned,
+    /// There is no reference in the old object either, yet values are recorded: something pruned it.
+    Kept,
+    /// New, changed, refreshed, or waiting for an image.
+    Fresh(Reference),
+}
+
+/// What a request means for each group.
+pub(super) struct Decisions<'a> {
+    request: &'a Request<'a>,
+    recorded: Option<Record>,
+    refreshed: bool,
+}
+
+/// What to fill into one group, and what to say about it.
+pub(super) struct Group {
+    pub(super) key: GroupKey,
+    pub(super) compute: Option<TemplateId>,
+    pub(super) image: Option<TemplateId>,
+    pub(super) pieces: Vec<Piece>,
+    pub(super) ray_version: Option<Piece>,
+    pub(super) wait: Option<gate::Wait>,
+    pub(super) warnings: Vec<String>,
+    pub(super) denials: Vec<Denial>,
+    /// A template was looked up, so that its user hears what became of it.
+    pub(super) is_fresh: bool,
+    pub(super) hosts_may_be_default: bool,
+}
+
+impl<'a> Decisions<'a> {
+    pub(super) fn of(request: &'a Request<'a>) -> Self {
+        // The old object is the only witness on update: who writes could write a record, too.
+        let witness = request.old_object.unwrap_or(request.object);
+        let refresh = |object: &Value| {
+            let value = object
+                .pointer("/metadata/annotations")
+                .and_then(|a| a.get(annotation::REFRESH));
+            value.cloned()
+        };
+        let asked = refresh(request.object);
+        let refreshed = asked.is_some() && request.old_object.is_some_and(|old| refresh(old) != asked);
+        Self {
+            request,
+            recorded: Record::of(witness),
+            refreshed,
+        }
+    }
+
+    /// What the last expansion did.
+    pub(super) fn recorded(&self) -> Option<&Record> {
+        self.recorded.as_ref()
+    }
+
+    /// The user asks for the newest templates.
+    pub(super) fn refreshed(&self) -> bool {
+        self.refreshed
+    }
+
+    fn recorded_group(&self, key: &GroupKey) -> Option<&GroupRecord> {
+        self.recorded.as_ref().and_then(|record| record.group(key))
+    }
+
+    fn source(&self, key: &GroupKey, origin: Origin) -> Source {
+        let recorded = self.recorded_group(key).and_then(|group| group.template(origin));
+        match (reference(self.request.object, key, origin), recorded) {
+            (None, None) => Source::Nothing,
+            (None, Some(_)) => {
+                let old = self.request.old_object;
+                match old.and_then(|old| reference(old, key, origin)) {
+                    Some(_) => Source::Nothing,
+                    None => Source::Kept,
+                }
+            }
+            (Some(reference), Some(id)) if self.is_settled(&reference, id) && !self.refreshed => {
+                Source::Pinned
+            }
+            (Some(reference), _) => Source::Fresh(reference),
+        }
+    }
+
+    /// Whether the recorded template is the one referred to, with its values taken.
+    fn is_settled(&self, reference: &Reference, id: &TemplateId) -> bool {
+        let near = id
+            .namespace
+            .as_deref()
+            .is_none_or(|namespace| namespace == self.request.namespace);
+        id.name == reference.name && near && !id.is_pending()
+    }
+
+    fn fresh(&self) -> impl Iterator<Item = (GroupKey, Origin, Reference)> {
+        let keys = group::keys(self.request.object).into_iter();
+        keys.flat_map(|key| [(key.clone(), Origin::Compute), (key, Origin::Image)])
+            .filter_map(|(key, origin)| match self.source(&key, origin) {
+                Source::Fresh(reference) => Some((key, origin, reference)),
+                _ => None,
+            })
+    }
+
+    fn image_of(&self, reference: &Reference) -> Needed {
+        Needed::Image {
+            namespace: self.request.namespace.to_owned(),
+            name: reference.name.clone(),
+        }
+    }
+
+    pub(super) fn needed(&self, templates: &Templates) -> Vec<Needed> {
+        let needed = self.fresh().filter_map(|(_, origin, reference)| match origin {
+            Origin::Image => {
+                let needed = self.image_of(&reference);
+                templates.image(&needed).is_none().then_some(needed)
+            }
+            Origin::Compute => match templates.resolve(self.request.namespace, &reference.name) {
+                Resolution::Needs(needed) => Some(needed),
+                _ => None,
+            },
+        });
+        needed.collect()
+    }
+
+    pub(super) fn added(&self, templates: &Templates) -> Vec<Needed> {
+        let old = self.request.old_object;
+        let had = |key: &GroupKey, origin, name: &str| {
+            old.and_then(|old| reference(old, key, origin))
+                .is_some_and(|old| old.name == name)
+        };
+        let added = self
+            .fresh()
+            .filter(|(key, origin, reference)| !had(key, *origin, &reference.name));
+        let added = added.filter_map(|(_, origin, reference)| match origin {
+            Origin::Image => Some(self.image_of(&reference)),
+            Origin::Compute => match templates.resolve(self.request.namespace, &reference.name) {
+                Resolution::Found(chain) => chain.first().map(|found| found.needed()),
+                _ => None,
+            },
+        });
+        added.collect()
+    }
+
+    /// What to fill into each group; `bare` is the object as the user wrote it.
+    pub(super) fn groups(&self, templates: &Templates, bare: &Value) -> Vec<Group> {
+        let keys = group::keys(bare).into_iter();
+        keys.map(|key| Decision::new(self, templates, key).decide(bare))
+            .collect()
+    }
+}
+
+/// Decides one group.
+struct Decision<'a> {
+    all: &'a Decisions<'a>,
+    templates: &'a Templates,
+    recorded: Cow<'a, GroupRecord>,
+    group: Group,
+}
+
+impl<'a> Decision<'a> {
+    fn new(all: &'a Decisions<'a>, templates: &'a Templates, key: GroupKey) -> Self {
+        let recorded = all
+            .recorded_group(&key)
+            .map_or_else(|| Cow::Owned(GroupRecord::default()), Cow::Borrowed);
+        let group = Group {
+            key,
+            compute: None,
+            image: None,
+            pieces: Vec::new(),
+            ray_version: None,
+            wait: None,
+            warnings: Vec::new(),
+            denials: Vec::new(),
+            is_fresh: false,
+            hosts_may_be_default: true,
+        };
+        Self {
+            all,
+            templates,
+            recorded,
+            group,
+        }
+    }
+
+    fn decide(mut self, bare: &Value) -> Group {
+        let compute = reference(self.all.request.object, &self.group.key, Origin::Compute);
+        self.group.hosts_may_be_default = compute.is_none_or(|reference| reference.by_annotation);
+        for origin in [Origin::Compute, Origin::Image] {
+            match (self.all.source(&self.group.key, origin), origin) {
+                (Source::Nothing, _) => {}
+                (Source::Pinned, _) => self.keep(origin),
+                (Source::Kept, _) => {
+                    self.keep(origin);
+                    let warning = format!(
+                        "{}: the template reference is gone, maybe pruned by another RayCluster CRD; what it filled in stays",
+                        group::group_field(bare, &self.group.key)
+                    );
+                    self.group.warnings.push(warning);
+                }
+                (Source::Fresh(reference), Origin::Compute) => self.look_up_compute(&reference),
+                (Source::Fresh(reference), Origin::Image) => self.look_up_image(&reference, bare),
+            }
+        }
+        self.group
+    }
+
+    /// The recorded template and its values.
+    fn keep(&mut self, origin: Origin) {
+        let template = self.recorded.template(origin).cloned();
+        match origin {
+            Origin::Compute => self.group.compute = template,
+            Origin::Image => self.group.image = template,
+        }
+        self.keep_values(origin);
+    }
+
+    fn keep_values(&mut self, origin: Origin) {
+        self.group
+            .pieces
+            .extend(self.recorded.pieces_from(origin).cloned());
+        if origin == Origin::Image {
+            let recorded = self.all.recorded.as_ref();
+            let mut pieces = recorded.into_iter().flat_map(|record| &record.cluster.pieces);
+            self.group.ray_version = pieces.find(|piece| piece.at == ray_version()).cloned();
+        }
+    }
+
+    fn look_up_compute(&mut self, reference: &Reference) {
+        let namespace = self.all.request.namespace;
+        let needed = Needed::Compute {
+            namespace: namespace.to_owned(),
+            name: reference.name.clone(),
+        };
+        let problem = match self.templates.resolve(namespace, &reference.name) {
+            Resolution::Found(chain) => {
+                let spec = flatten(&chain);
+                let (pieces, unused) = overlay::compute(&spec, &self.group.key);
+                self.group.pieces.extend(pieces);
+                self.group.compute = chain.first().map(|found| found.id.clone());
+                self.group.is_fresh = true;
+                for field in unused {
+                    let warning = format!(
+                        "{}: {field} of the template means nothing in {}",
+                        reference.field, self.group.key
+                    );
+                    self.group.warnings.push(warning);
+                }
+                return;
+            }
+            Resolution::Orphan(why) | Resolution::Broken(why) => format!("{needed} cannot be used: {why}"),
+            Resolution::Missing | Resolution::Needs(_) => format!(
+                "{needed} not found, and no ClusterComputeTemplate of that name{}",
+                self.templates.did_you_mean(&needed)
+            ),
+        };
+        if !self.all.request.dry_run {
+            self.group.denials.push(Denial {
+                field: reference.field.clone(),
+                message: problem,
+            });
+            return;
+        }
+        self.group.warnings.push(format!(
+            "{}: {problem}; nothing is filled in from it in this dry run",
+            reference.field
+        ));
+        if self
+            .recorded
+            .compute
+            .as_ref()
+            .is_some_and(|id| self.all.is_settled(reference, id))
+        {
+            self.keep(Origin::Compute);
+        }
+    }
+
+    fn look_up_image(&mut self, reference: &Reference, bare: &Value) {
+        let needed = self.all.image_of(reference);
+        let found = self.templates.image(&needed).flatten();
+        if let Some((facts, image)) = found.and_then(|facts| Some((facts, facts.image.as_ref()?))) {
+            self.group.pieces.extend(overlay::image(image, facts));
+            self.group.image = Some(facts.id.clone());
+            self.group.is_fresh = true;
+            let version = facts.ray_version.as_ref();
+            self.group.ray_version = version.map(|version| Piece::image(ray_version(), json!(version)));
+            return;
+        }
+        let why = found.map_or_else(
+            || format!("it does not exist{}", self.templates.did_you_mean(&needed)),
+            |facts| facts.state.clone(),
+        );
+        let field = &reference.field;
+        if self
+            .recorded
+            .image
+            .as_ref()
+            .is_some_and(|id| self.all.is_settled(reference, id))
+        {
+            self.group.warnings.push(format!(
+                "{field}: {needed} has no new image, the cluster keeps the one it has: {why}"
+            ));
+            self.keep(Origin::Image);
+            return;
+        }
+        self.group.image = Some(needed.pending_id());
+        let at = overlay::container().key("image");
+        let own = group::get(bare, &self.group.key).and_then(|group| path::get(group, &at.0, &Value::Null));
+        if own.is_some() {
+            self.group.warnings.push(format!(
+                "{field}: {needed} is not used, because the group sets its own image"
+            ));
+            return;
+        }
+        // Never stop a running cluster for an image to come.
+        let runs = self
+            .recorded
+            .pieces_from(Origin::Image)
+            .any(|piece| piece.at == at && !piece.overridden);
+        let meanwhile = if runs {
+            "runs on with the image it has"
+        } else {
+            "is suspended"
+        };
+        self.group.warnings.push(format!(
+            "{field}: the cluster {meanwhile} until {needed} has an image; {why}"
+        ));
+        self.group.wait = Some(gate::Wait { suspends: !runs });
+        if runs {
+            self.keep_values(Origin::Image);
+        }
+    }
+}
+
+fn ray_version() -> Path {
+    Path::of(&["spec", "rayVersion"])
+}

@@ -1,0 +1,290 @@
+//! Caches of the template kinds, with a live GET where they have no answer or an old one will not do.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt};
+use kube::api::Api;
+use kube::runtime::reflector::{self, ObjectRef, Store, store};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Client, Resource, ResourceExt};
+use ray_api::expand::{Compute, Image, Needed, Request, Templates, references};
+use ray_api::template::{ClusterComputeTemplate, ComputeTemplate, ImageTemplate};
+use ray_runtime::admin::Readiness;
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+
+use crate::metrics::{KindLabels, Metrics};
+
+/// Longest time for one GET: well inside the API server's 5 s for the whole admission.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
+/// Between updates of the store size gauges.
+const GAUGE_PERIOD: Duration = Duration::from_secs(15);
+
+/// The caches.
+#[derive(Clone)]
+pub struct TemplateReader {
+    client: Client,
+    compute: Vec<Store<ComputeTemplate>>,
+    cluster_compute: Store<ClusterComputeTemplate>,
+    image: Vec<Store<ImageTemplate>>,
+}
+
+/// Why a template could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The API server refused or broke.
+    #[error("cannot read {needed}: {source}")]
+    Api {
+        /// What was to be read.
+        needed: Needed,
+        /// Why not.
+        source: kube::Error,
+    },
+    /// The API server is slow.
+    #[error("cannot read {0}: no answer within {READ_TIMEOUT:?}")]
+    Timeout(Needed),
+}
+
+impl TemplateReader {
+    /// Starts the watches; `readiness` passes once all caches are filled.
+    #[must_use]
+    pub fn start(
+        client: Client,
+        namespaces: &[String],
+        readiness: &Readiness,
+        metrics: Metrics,
+        shutdown: &CancellationToken,
+    ) -> Self {
+        let compute: Vec<_> = apis(&client, namespaces)
+            .into_iter()
+            .map(|api| watch::<ComputeTemplate>(api, |template| template.status = None, shutdown))
+            .collect();
+        let cluster_compute = watch::<ClusterComputeTemplate>(
+            Api::all(client.clone()),
+            |template| template.status = None,
+            shutdown,
+        );
+        let image: Vec<_> = apis(&client, namespaces)
+            .into_iter()
+            .map(|api| watch::<ImageTemplate>(api, trim_image, shutdown))
+            .collect();
+        let reader = Self {
+            client,
+            compute,
+            cluster_compute,
+            image,
+        };
+        readiness.set("template caches", false);
+        let (waiting, readiness, shutdown) = (reader.clone(), readiness.clone(), shutdown.clone());
+        tokio::spawn(async move {
+            if waiting.wait_until_ready().await.is_ok() {
+                readiness.set("template caches", true);
+            }
+            while !shutdown.is_cancelled() {
+                waiting.measure(&metrics);
+                tokio::time::sleep(GAUGE_PERIOD).await;
+            }
+        });
+        reader
+    }
+
+    async fn wait_until_ready(&self) -> Result<(), reflector::store::WriterDropped> {
+        for store in &self.compute {
+            store.wait_until_ready().await?;
+        }
+        for store in &self.image {
+            store.wait_until_ready().await?;
+        }
+        self.cluster_compute.wait_until_ready().await
+    }
+
+    fn measure(&self, metrics: &Metrics) {
+        let sizes = [
+            ("ComputeTemplate", self.compute.iter().map(Store::len).sum()),
+            ("ClusterComputeTemplate", self.cluster_compute.len()),
+            ("ImageTemplate", self.image.iter().map(Store::len).sum::<usize>()),
+        ];
+        for (kind, size) in sizes {
+            let size = i64::try_from(size).unwrap_or(i64::MAX);
+            metrics.store_size.get_or_create(&KindLabels { kind }).set(size);
+        }
+    }
+
+    /// Everything that expanding `request` needs; `live` reads past the caches.
+    ///
+    /// # Errors
+    /// When the API server cannot be asked.
+    pub async fn read_for(&self, request: &Request<'_>, live: bool) -> Result<Templates, ReadError> {
+        let mut templates = Templates::default();
+        loop {
+            let needed = references(request, &templates);
+            if needed.is_empty() {
+                return Ok(templates);
+            }
+            for needed in needed {
+                self.read_into(&mut templates, needed, live).await?;
+            }
+        }
+    }
+
+    /// Reads one template into `templates`, and names like it where it does not exist.
+    ///
+    /// # Errors
+    /// When the API server cannot be asked.
+    pub async fn read_into(
+        &self,
+        templates: &mut Templates,
+        needed: Needed,
+        live: bool,
+    ) -> Result<(), ReadError> {
+        let found = match &needed {
+            Needed::Compute { namespace, .. } => {
+                let api = Api::namespaced(self.client.clone(), namespace);
+                let found = self.read(&self.compute, api, &needed, live).await?;
+                let found = found.map(|template| Compute::from(&*template));
+                let exists = found.is_some();
+                templates.insert_compute(needed.clone(), found);
+                exists
+            }
+            Needed::ClusterCompute { .. } => {
+                let stores = std::slice::from_ref(&self.cluster_compute);
+                let found = self
+                    .read(stores, Api::all(self.client.clone()), &needed, live)
+                    .await?;
+                let found = found.map(|template| Compute::from(&*template));
+                let exists = found.is_some();
+                templates.insert_compute(needed.clone(), found);
+                exists
+            }
+            Needed::Image { namespace, .. } => {
+                let api = Api::namespaced(self.client.clone(), namespace);
+                let found = self.read(&self.image, api, &needed, live).await?;
+                let found = found.map(|template| Image::from(&*template));
+                let exists = found.is_some();
+                templates.insert_image(needed.clone(), found);
+                exists
+            }
+        };
+        if !found {
+            templates.suggest_from(self.names_like(&needed));
+        }
+        Ok(())
+    }
+
+    async fn read<K>(
+        &self,
+        stores: &[Store<K>],
+        api: Api<K>,
+        needed: &Needed,
+        live: bool,
+    ) -> Result<Option<std::sync::Arc<K>>, ReadError>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        let mut reference = ObjectRef::<K>::new(needed.name());
+        reference.namespace = needed.namespace().map(str::to_owned);
+        if !live && let Some(found) = stores.iter().find_map(|store| store.get(&reference)) {
+            return Ok(Some(found));
+        }
+        match tokio::time::timeout(READ_TIMEOUT, api.get_opt(needed.name())).await {
+            Ok(Ok(found)) => Ok(found.map(std::sync::Arc::new)),
+            Ok(Err(source)) => Err(ReadError::Api {
+                needed: needed.clone(),
+                source,
+            }),
+            Err(_) => Err(ReadError::Timeout(needed.clone())),
+        }
+    }
+
+    /// Names of the templates that could have been meant.
+    fn names_like(&self, needed: &Needed) -> Vec<Needed> {
+        match needed {
+            Needed::Compute { namespace, .. } => {
+                let named = |name| Needed::Compute {
+                    namespace: namespace.clone(),
+                    name,
+                };
+                self.compute
+                    .iter()
+                    .flat_map(|store| names(store, Some(namespace)))
+                    .map(named)
+                    .collect()
+            }
+            Needed::ClusterCompute { .. } => {
+                let named = |name| Needed::ClusterCompute { name };
+                names(&self.cluster_compute, None)
+                    .into_iter()
+                    .map(named)
+                    .collect()
+            }
+            Needed::Image { namespace, .. } => {
+                let named = |name| Needed::Image {
+                    namespace: namespace.clone(),
+                    name,
+                };
+                self.image
+                    .iter()
+                    .flat_map(|store| names(store, Some(namespace)))
+                    .map(named)
+                    .collect()
+            }
+        }
+    }
+}
+
+fn names<K>(store: &Store<K>, namespace: Option<&String>) -> Vec<String>
+where
+    K: Resource<DynamicType = ()> + Clone,
+{
+    let state = store.state();
+    let near = state
+        .iter()
+        .filter(|template| template.namespace().as_ref() == namespace);
+    near.map(|template| template.name_any()).collect()
+}
+
+fn apis<K>(client: &Client, namespaces: &[String]) -> Vec<Api<K>>
+where
+    K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+{
+    if namespaces.is_empty() {
+        return vec![Api::all(client.clone())];
+    }
+    namespaces
+        .iter()
+        .map(|namespace| Api::namespaced(client.clone(), namespace))
+        .collect()
+}
+
+/// A cache that a watch keeps, without the parts that expansion does not read.
+fn watch<K>(api: Api<K>, trim: fn(&mut K), shutdown: &CancellationToken) -> Store<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    let (reader, writer) = store();
+    let trimmed = watcher(api, watcher::Config::default())
+        .default_backoff()
+        .modify(move |template| {
+            template.meta_mut().managed_fields = None;
+            template.meta_mut().annotations = None;
+            trim(template);
+        });
+    let events = trimmed
+        .reflect(writer)
+        .take_until(shutdown.clone().cancelled_owned());
+    tokio::spawn(
+        events
+            .inspect_err(|error| tracing::warn!(%error, "watch of templates"))
+            .for_each(|_| async {}),
+    );
+    reader
+}
+
+fn trim_image(template: &mut ImageTemplate) {
+    if let Some(status) = &mut template.status {
+        status.history.clear();
+        status.build = None;
+        status.used_by = None;
+    }
+}

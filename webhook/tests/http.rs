@@ -1,0 +1,319 @@
+//! The endpoints without a cluster: hostile bodies, answers, and TLS.
+
+#![allow(missing_docs)]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, Response, StatusCode};
+use axum_server::Handle;
+use axum_server::tls_rustls::RustlsConfig;
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use prometheus_client::registry::Registry;
+use ray_runtime::admin::Readiness;
+use ray_webhook::admit::Context;
+use ray_webhook::certificate::issue::{Issued, issue};
+use ray_webhook::metrics::Metrics;
+use ray_webhook::server::Webhooks;
+use ray_webhook::templates::TemplateReader;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+/// An API server that knows one ComputeTemplate and refuses nothing.
+fn client() -> Client {
+    let template = json!({"apiVersion": "templates.ray.io/v1alpha1", "kind": "ComputeTemplate",
+        "metadata": {"name": "small", "namespace": "ns", "uid": "u", "generation": 3},
+        "spec": {"resources": {"limits": {"cpu": "1"}}}});
+    let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+        let path = request.uri().path().to_owned();
+        let watch = request
+            .uri()
+            .query()
+            .is_some_and(|query| query.contains("watch=true"));
+        let (status, body) = match path.rsplit('/').next() {
+            Some("small") => (200, template.clone()),
+            Some(kind) if kind.ends_with("templates") && watch => (200, Value::Null),
+            Some("computetemplates") => (
+                200,
+                json!({"metadata": {"resourceVersion": "1"}, "items": [template.clone()]}),
+            ),
+            Some(kind) if kind.ends_with("templates") => {
+                (200, json!({"metadata": {"resourceVersion": "1"}, "items": []}))
+            }
+            _ => (
+                404,
+                json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": "not found"}),
+            ),
+        };
+        let body = if body.is_null() {
+            Vec::new()
+        } else {
+            body.to_string().into_bytes()
+        };
+        async move {
+            Ok::<_, std::convert::Infallible>(
+                Response::builder().status(status).body(Body::from(body)).unwrap(),
+            )
+        }
+    });
+    Client::new(service, "default")
+}
+
+fn webhooks() -> Webhooks {
+    ray_runtime::install_crypto();
+    let client = client();
+    let metrics = Metrics::register(&mut Registry::default());
+    let templates = TemplateReader::start(
+        client.clone(),
+        &[],
+        &Readiness::default(),
+        metrics.clone(),
+        &CancellationToken::new(),
+    );
+    let context = Context {
+        client,
+        templates,
+        policy: Default::default(),
+        require_use: false,
+    };
+    Webhooks { context, metrics }
+}
+
+async fn post(path: &str, body: impl Into<Body>) -> (StatusCode, Vec<u8>) {
+    let request = Request::post(path)
+        .header("content-type", "application/json")
+        .body(body.into())
+        .unwrap();
+    let response = webhooks().router().oneshot(request).await.unwrap();
+    let status = response.status();
+    (
+        status,
+        to_bytes(response.into_body(), usize::MAX).await.unwrap().to_vec(),
+    )
+}
+
+async fn review(path: &str, request: Value) -> Value {
+    let (status, body) = post(path, review_of(request).to_string()).await;
+    assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&body));
+    serde_json::from_slice::<Value>(&body).unwrap()["response"].take()
+}
+
+fn review_of(request: Value) -> Value {
+    let mut whole = json!({"uid": "1", "kind": {"group": "ray.io", "version": "v1", "kind": "RayCluster"},
+        "resource": {"group": "ray.io", "version": "v1", "resource": "rayclusters"},
+        "name": "c", "namespace": "ns", "operation": "CREATE", "userInfo": {"username": "me"}, "dryRun": false});
+    whole
+        .as_object_mut()
+        .unwrap()
+        .extend(request.as_object().unwrap().clone());
+    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": whole})
+}
+
+fn cluster(template: &str) -> Value {
+    json!({"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "c", "namespace": "ns"},
+        "spec": {"unknown": {"kept": [1.5, null]}, "headGroupSpec": {"computeTemplate": template}}})
+}
+
+#[tokio::test]
+async fn a_reference_is_answered_with_a_patch_that_touches_nothing_else() {
+    let response = review("/mutate-raycluster", json!({"object": cluster("small")})).await;
+    assert_eq!(response["allowed"], true);
+    let patch: Vec<u8> = serde_json::from_value(response["patch"].clone()).unwrap();
+    let patch: Vec<Value> = serde_json::from_slice(&patch).unwrap();
+    let paths: Vec<_> = patch
+        .iter()
+        .map(|op| format!("{} {}", op["op"].as_str().unwrap(), op["path"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        paths,
+        ["add /metadata/annotations", "add /spec/headGroupSpec/template"]
+    );
+}
+
+#[tokio::test]
+async fn a_missing_template_is_an_invalid_field_and_a_warning_under_dry_run() {
+    let response = review("/mutate-raycluster", json!({"object": cluster("smal")})).await;
+    assert_eq!(response["allowed"], false);
+    assert_eq!(response["status"]["code"], 422);
+    let message = response["status"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("spec.headGroupSpec.computeTemplate: ComputeTemplate ns/smal not found"),
+        "{message}"
+    );
+    let response = review(
+        "/mutate-raycluster",
+        json!({"object": cluster("smal"), "dryRun": true}),
+    )
+    .await;
+    assert_eq!(response["allowed"], true);
+    assert_eq!(response["warnings"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn bodies_that_are_no_review_get_a_400_and_nothing_more() {
+    let deep = "[".repeat(100_000);
+    let bodies = [
+        "",
+        "null",
+        "{}",
+        "[1]",
+        "\u{0}",
+        "{\"request\": {}}",
+        &deep,
+        r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}"#,
+    ];
+    for path in [
+        "/mutate-raycluster",
+        "/validate-raycluster",
+        "/validate-computetemplate",
+        "/validate-imagetemplate",
+    ] {
+        for body in bodies {
+            assert_eq!(
+                post(path, body.to_owned()).await.0,
+                StatusCode::BAD_REQUEST,
+                "{path} {body:.40}"
+            );
+        }
+        let no_object = review_of(json!({"operation": "DELETE", "oldObject": cluster("small")})).to_string();
+        assert_eq!(post(path, no_object).await.0, StatusCode::BAD_REQUEST);
+    }
+    let huge = vec![b' '; 9 * 1024 * 1024];
+    assert_eq!(
+        post("/mutate-raycluster", huge).await.0,
+        StatusCode::PAYLOAD_TOO_LARGE
+    );
+}
+
+#[tokio::test]
+async fn objects_of_strange_shapes_are_answered() {
+    let shapes = [
+        json!({}),
+        json!({"spec": null}),
+        json!({"spec": 1}),
+        json!({"spec": {"headGroupSpec": []}}),
+        json!({"spec": {"headGroupSpec": {"computeTemplate": "small", "template": {"spec": {"containers": {}}}}}}),
+        json!({"spec": {"headGroupSpec": {"computeTemplate": "small", "template": "x"}, "workerGroupSpecs": [1, null, {"groupName": 2}]}}),
+        json!({"metadata": {"annotations": {"templates.ray.io/expansion": "{\"head\":{\"pieces\":[{\"at\":\"[\",\"value\":1}]}}"}}}),
+    ];
+    for mut object in shapes {
+        object["apiVersion"] = json!("ray.io/v1");
+        object["kind"] = json!("RayCluster");
+        if object.get("metadata").is_none() {
+            object["metadata"] = json!({"name": "c"});
+        }
+        for path in ["/mutate-raycluster", "/validate-raycluster"] {
+            let response = review(
+                path,
+                json!({"object": object, "oldObject": object, "operation": "UPDATE"}),
+            )
+            .await;
+            assert!(response["allowed"].is_boolean(), "{object}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_circle_of_extends_is_refused_and_a_missing_parent_is_not() {
+    let kind = json!({"group": "templates.ray.io", "version": "v1alpha1", "kind": "ComputeTemplate"});
+    let template = |extends: &str| {
+        json!({"apiVersion": "templates.ray.io/v1alpha1", "kind": "ComputeTemplate",
+            "metadata": {"name": "t", "namespace": "ns"}, "spec": {"extends": extends}})
+    };
+    let response = review(
+        "/validate-computetemplate",
+        json!({"kind": kind, "object": template("t")}),
+    )
+    .await;
+    assert_eq!(response["allowed"], false);
+    let response = review(
+        "/validate-computetemplate",
+        json!({"kind": kind, "object": template("later")}),
+    )
+    .await;
+    assert_eq!(response["allowed"], true);
+    assert!(
+        response["warnings"][0]
+            .as_str()
+            .unwrap()
+            .contains("does not exist")
+    );
+}
+
+fn issued() -> Issued {
+    issue(
+        &["localhost".to_owned()],
+        Timestamp::now(),
+        Duration::from_secs(600),
+    )
+    .unwrap()
+}
+
+type Versions = &'static [&'static rustls::SupportedProtocolVersion];
+static TLS12: [&rustls::SupportedProtocolVersion; 1] = [&rustls::version::TLS12];
+static TLS13: [&rustls::SupportedProtocolVersion; 1] = [&rustls::version::TLS13];
+
+/// A request over a new connection that trusts `authority` alone; the protocol that was agreed on.
+fn call(address: SocketAddr, authority: &str, versions: Versions) -> anyhow::Result<rustls::ProtocolVersion> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority.as_bytes())?)?;
+    let config = rustls::ClientConfig::builder_with_protocol_versions(versions)
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let mut connection = rustls::ClientConnection::new(Arc::new(config), ServerName::try_from("localhost")?)?;
+    let mut socket = TcpStream::connect(address)?;
+    let mut stream = rustls::Stream::new(&mut connection, &mut socket);
+    stream.write_all(b"POST /mutate-raycluster HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    anyhow::ensure!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    connection
+        .protocol_version()
+        .ok_or_else(|| anyhow::anyhow!("no handshake"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_1_2_and_1_3_are_spoken_and_a_certificate_is_exchanged_under_load() {
+    let (old, new) = (issued(), issued());
+    let webhooks = webhooks();
+    let tls = RustlsConfig::from_pem(old.pair.certificate.into(), old.pair.key.into())
+        .await
+        .unwrap();
+    let handle = Handle::new();
+    let server = tokio::spawn(webhooks.serve("127.0.0.1:0".parse().unwrap(), tls.clone(), handle.clone()));
+    let address = handle.listening().await.unwrap();
+
+    let ask = move |authority: String, versions: Versions| {
+        tokio::task::spawn_blocking(move || call(address, &authority, versions))
+    };
+    let agreed = ask(old.authority.clone(), &TLS12).await.unwrap().unwrap();
+    assert_eq!(agreed, rustls::ProtocolVersion::TLSv1_2);
+    let agreed = ask(old.authority.clone(), &TLS13).await.unwrap().unwrap();
+    assert_eq!(agreed, rustls::ProtocolVersion::TLSv1_3);
+
+    // Callers trust both CAs meanwhile, as caBundle does.
+    let (old_ca, new_ca) = (old.authority.clone(), new.authority.clone());
+    let load = tokio::task::spawn_blocking(move || {
+        (0..40).all(|_| {
+            call(address, &old_ca, &TLS13)
+                .or_else(|_| call(address, &new_ca, &TLS13))
+                .is_ok()
+        })
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    tls.reload_from_pem(new.pair.certificate.into(), new.pair.key.into())
+        .await
+        .unwrap();
+    assert!(load.await.unwrap(), "a call failed");
+    assert!(ask(new.authority, &TLS13).await.unwrap().is_ok());
+    assert!(ask(old.authority, &TLS13).await.unwrap().is_err());
+    handle.graceful_shutdown(Some(Duration::from_secs(1)));
+    server.await.unwrap().unwrap();
+}

@@ -21,3 +21,4 @@ pub mod quantity;
 pub mod ray;
 mod schema;
 pub mod template;
+pub mod validate;

@@ -6,6 +6,8 @@ pub const MAX_CLUSTER_NAME: usize = 53;
 const MAX_NAME: usize = 50;
 /// Longest label value and DNS label.
 const MAX_LABEL: usize = 63;
+/// Longest name of an object.
+const MAX_SUBDOMAIN: usize = 253;
 
 /// A name of at most 50 characters that starts with a letter: the **last** 50 characters, as KubeRay cuts them.
 #[must_use]
@@ -47,6 +49,49 @@ pub fn headless_service(cluster: &str) -> String {
 #[must_use]
 pub fn head_ingress(cluster: &str) -> String {
     check_name(&format!("{cluster}-head-ingress"))
+}
+
+/// Whether Kubernetes takes it for a label's value: at most 63 of `A-Za-z0-9-_.`, beginning and ending with a letter or
+/// digit, or nothing.
+#[must_use]
+pub fn is_label_value(value: &str) -> bool {
+    value.is_empty() || is_label_name(value)
+}
+
+/// Whether Kubernetes takes it for the key of a label or annotation: `[prefix/]name`, the prefix a DNS subdomain.
+#[must_use]
+pub fn is_qualified_name(key: &str) -> bool {
+    match key.split_once('/') {
+        Some((prefix, name)) => is_dns_1123_subdomain(prefix) && is_label_name(name),
+        None => is_label_name(key),
+    }
+}
+
+/// Whether it names a Service: a lower-case DNS label that begins with a letter.
+#[must_use]
+pub fn is_dns_1035_label(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_lowercase()) && is_dns_label(name)
+}
+
+/// Whether it names an object: lower-case DNS labels joined by dots, at most 253 characters.
+#[must_use]
+pub fn is_dns_1123_subdomain(name: &str) -> bool {
+    name.len() <= MAX_SUBDOMAIN && name.split('.').all(is_dns_label_part)
+}
+
+fn is_dns_label(name: &str) -> bool {
+    name.len() <= MAX_LABEL && is_dns_label_part(name)
+}
+
+fn is_dns_label_part(name: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    !name.is_empty() && name.chars().all(inner) && !name.starts_with('-') && !name.ends_with('-')
+}
+
+fn is_label_name(name: &str) -> bool {
+    let outer = |c: char| c.is_ascii_alphanumeric();
+    let inner = |c: char| outer(c) || matches!(c, '-' | '_' | '.');
+    name.len() <= MAX_LABEL && name.chars().all(inner) && name.starts_with(outer) && name.ends_with(outer)
 }
 
 fn last_chars(text: &str, limit: usize) -> &str {
@@ -94,6 +139,38 @@ mod tests {
         assert_eq!(
             pod_prefix(&"x".repeat(60), "worker"),
             format!("{}-worker-", "x".repeat(50))
+        );
+    }
+
+    #[test]
+    fn labels_and_names_are_told_as_kubernetes_does() {
+        assert!(
+            ["", "a", "A.b_c-9", &"x".repeat(63)]
+                .into_iter()
+                .all(is_label_value)
+        );
+        assert!(
+            !["-a", "a-", "a b", "a/b", "é", &"x".repeat(64)]
+                .into_iter()
+                .any(is_label_value)
+        );
+        assert!(["a", "ray.io/x", "A_b.c"].into_iter().all(is_qualified_name));
+        assert!(
+            !["", "/a", "a/", "a/b/c", "Ray.io/x", "-a"]
+                .into_iter()
+                .any(is_qualified_name)
+        );
+        assert!(["a", "a-1"].into_iter().all(is_dns_1035_label));
+        assert!(
+            !["", "1a", "a.b", "A", "a-", &"a".repeat(64)]
+                .into_iter()
+                .any(is_dns_1035_label)
+        );
+        assert!(["1a", "a.b-c"].into_iter().all(is_dns_1123_subdomain));
+        assert!(
+            !["", "a..b", "a.-b", "A", &"a".repeat(254)]
+                .into_iter()
+                .any(is_dns_1123_subdomain)
         );
     }
 }

@@ -3,6 +3,7 @@
 #   KUBECONFIG   the cluster; the local one (.local/kubeconfig) where not set
 #   REGISTRY     where to push our images and, by default, the images that people build: host/prefix. The local cluster has its own
 #   PROFILE      release (default) or dev
+#   BUILD        no: the binaries of PROFILE are there already
 #   STATE        folder of the local cluster (default .local)
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
@@ -34,7 +35,7 @@ if [ "${1:-}" = --uninstall ]; then
   exit
 fi
 
-cargo build --workspace --locked --profile "$profile" --quiet
+[ "${BUILD:-}" = no ] || cargo build --workspace --locked --profile "$profile" --quiet
 tag=$(cat "$target/ray-operator" "$target/ray-webhook" | sha256sum | cut -c1-12)
 if [ -n "$local_cluster" ]; then
   servers=$REGISTRY/kubectl-ray/servers:$tag
@@ -46,6 +47,16 @@ else
   builder=${BUILDER_IMAGE:-} repository=$REGISTRY insecure=${INSECURE_REGISTRY:-}
 fi
 
+# Both servers are in one image; arguments are added to those of the manifest.
+patch() {
+  local name=$1 arg
+  shift
+  echo "- target: {kind: Deployment, name: $name}"
+  echo "  patch: |"
+  echo "    - {op: add, path: /spec/template/spec/containers/0/command, value: [/usr/local/bin/$name]}"
+  for arg in "$@"; do echo "    - {op: add, path: /spec/template/spec/containers/0/args/-, value: \"$arg\"}"; done
+}
+
 overlay=$state/install
 mkdir -p "$overlay"
 {
@@ -55,15 +66,11 @@ mkdir -p "$overlay"
   echo "images:"
   for name in ray-operator ray-webhook; do echo "- {name: $name, newName: ${servers%:*}, newTag: \"$tag\"}"; done
   echo "patches:"
-  for name in ray-operator ray-webhook; do
-    echo "- target: {kind: Deployment, name: $name}"
-    echo "  patch: |"
-    echo "    - {op: add, path: /spec/template/spec/containers/0/command, value: [/usr/local/bin/$name]}"
-    [ "$name" = ray-operator ] && args=("--helper-image=$servers" "--default-repository=$repository") || args=("--default-repository=$repository")
-    if [ "$name" = ray-operator ] && [ -n "$builder" ]; then args+=("--builder-image=$builder"); fi
-    if [ "$name" = ray-operator ] && [ -n "$insecure" ]; then args+=("--insecure-registry=$insecure"); fi
-    for arg in "${args[@]}"; do echo "    - {op: add, path: /spec/template/spec/containers/0/args/-, value: \"$arg\"}"; done
-  done
+  operator_args=("--helper-image=$servers" "--default-repository=$repository")
+  [ -z "$builder" ] || operator_args+=("--builder-image=$builder")
+  [ -z "$insecure" ] || operator_args+=("--insecure-registry=$insecure")
+  patch ray-operator "${operator_args[@]}"
+  patch ray-webhook "--default-repository=$repository"
 } > "$overlay/kustomization.yaml"
 
 # CRDs first and alone: the API server must serve them before it knows what the rest speaks of.

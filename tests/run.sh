@@ -38,6 +38,9 @@ if wanted lint; then
   run "clippy" cargo clippy --workspace --all-targets --locked -- -D warnings
 fi
 
+# Always the whole workspace with all targets: another selection would unify features otherwise, and build every dependency again.
+run "build" cargo build --workspace --all-targets --locked
+
 if wanted unit; then
   run "unit and mocked tests" cargo test --workspace --locked
   for module in tests/cluster/*/go.mod; do
@@ -48,25 +51,23 @@ if wanted unit; then
   done
 fi
 
-# Names of test files: e2e_* need a node, the others a control plane.
-tests_of() { for file in tests/tests/$1; do [ -e "$file" ] && printf -- '--test %s ' "$(basename "$file" .rs)"; done; }
+# Test files called e2e_* need a node, the others a control plane.
+tests_of() { for file in tests/tests/*.rs; do name=$(basename "$file" .rs); case $name in e2e_*) kind=node ;; *) kind=control-plane ;; esac; [ "$kind" = "$1" ] && printf -- '--test %s ' "$name"; done; }
 
 if wanted control-plane; then
-  run "build" cargo build --workspace --locked
   run "start a control plane" "$cluster" up "$state/control-plane" control-plane
   export RAY_TESTS_CONTROL_PLANE=$state/control-plane/kubeconfig
   # shellcheck disable=SC2046
-  run "integration tests" cargo test -p ray-tests --locked $(tests_of '[!e]*.rs') $(tests_of 'e[!2]*.rs') -- --ignored
+  run "integration tests" cargo test --workspace --locked --no-fail-fast $(tests_of control-plane) -- --ignored
   "$cluster" down "$state/control-plane"
 fi
 
 if wanted node; then
-  run "build" cargo build --workspace --locked
   run "start a node" "$cluster" up "$state/node" node
   export RAY_TESTS_NODE=$state/node/kubeconfig
-  run "install" env STATE="$state/node" PROFILE=dev tests/install.sh
+  run "install" env STATE="$state/node" PROFILE=dev BUILD=no tests/install.sh
   # shellcheck disable=SC2046
-  run "end-to-end tests" cargo test -p ray-tests --locked $(tests_of 'e2e_*.rs') -- --ignored --test-threads=2
+  run "end-to-end tests" cargo test --workspace --locked --no-fail-fast $(tests_of node) -- --ignored --test-threads=2
   "$cluster" down "$state/node"
 fi
 

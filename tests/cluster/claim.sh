@@ -4,8 +4,10 @@ claims=/run/kubectl-ray
 
 start_time() { sed 's/.*) //' "/proc/$1/stat" 2> /dev/null | cut -d' ' -f20; }
 
-# alive PID START_TIME: process numbers are used again, so the time tells whether it is the same process.
-alive() { [ -n "${1:-}" ] && [ -n "${2:-}" ] && [ "$(start_time "$1")" = "$2" ]; }
+# alive PID START_TIME: process numbers are used again, so the time tells whether it is the same process; a zombie is dead.
+alive() {
+  [ -n "${1:-}" ] && [ -n "${2:-}" ] && [ "$(start_time "$1")" = "$2" ] && ! grep -q '^State:.*[ZX]' "/proc/$1/status" 2> /dev/null
+}
 
 # claim STATE: takes a free number into $n; one whose owner is gone is cleaned up and used.
 claim() {

@@ -29,4 +29,4 @@ metadata:
 spec: {taints: $taints}
 K
 done | inside kubectl apply --server-side -f - > /dev/null
-inside kubectl wait --for=condition=Ready node -l type=kwok --timeout=120s > /dev/null
+inside kubectl wait --for=condition=Ready node -l type=kwok --timeout=60s > /dev/null

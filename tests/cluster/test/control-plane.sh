@@ -41,7 +41,7 @@ test_control_plane() {
 reach_host() {
   local pid address status
   address=$(setting "$1" HOST_ADDRESS)
-  python3 -m http.server --bind "$address" --directory "$work/c/logs" 18443 > /dev/null 2>&1 &
+  python3 -m http.server --bind "$address" --directory "$1/logs" 18443 > /dev/null 2>&1 &
   pid=$!
   cluster exec "$1" curl -sf --retry 20 --retry-delay 1 --retry-connrefused -o /dev/null "http://$address:18443/"
   status=$?

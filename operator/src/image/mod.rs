@@ -1,36 +1,242 @@
-//! The image controller.
+//! The image controller: ImageTemplate → Job → registry → `status.image`.
+//!
+//! ```text
+//!   wanted    spec + policy            → Dockerfile, hash, target     (pure, ray_api::image)
+//!   observe   Jobs, pods, events       → attempts and how far each is (reads)
+//!   plan      both, and the time       → actions, status              (pure)
+//!   execute   actions                  → Jobs and ConfigMaps          (writes)
+//!   status    what has turned          → status, events               (writes)
+//! ```
+//!
+//! Jobs carry everything that the status says about builds, so a restart at any point loses and repeats nothing.
 
+mod args;
+mod attempt;
+mod build;
+mod execute;
+mod observe;
+mod plan;
+mod pod;
+mod progress;
+mod status;
+#[cfg(test)]
+mod tests;
+mod wanted;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::Api;
+use kube::runtime::controller::{Action, Config, Controller};
+use kube::runtime::events::{Recorder, Reporter};
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::watcher;
+use kube::{Client, ResourceExt};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
+use ray_api::image::Policy;
+use ray_api::meta::{annotation, label, manager};
+use ray_api::template::v1alpha1::ImageTemplate;
 use tokio_util::sync::CancellationToken;
+
+pub use args::{BuilderFlavor, ImageArgs, PolicyArgs};
 
 use crate::shared::Shared;
 
-/// Flags of the image controller.
-#[derive(Clone, Debug, clap::Args)]
-pub struct ImageArgs {}
+/// Templates that are reconciled at the same time.
+const CONCURRENCY: u16 = 16;
+/// First and longest wait after a failed reconcile.
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+
+/// Why a reconcile failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The API server said no, or nothing.
+    #[error(transparent)]
+    Kube(#[from] kube::Error),
+    /// The API server did not answer in time.
+    #[error("the API server did not answer in time")]
+    TimedOut,
+}
 
 /// Metrics of the image controller.
 #[derive(Clone, Debug, Default)]
-pub struct Metrics {}
+pub struct Metrics {
+    ended: Family<Ended, Counter>,
+}
+
+/// How a build ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Ended {
+    result: String,
+}
 
 impl Metrics {
     /// Adds them to the registry.
     #[must_use]
-    pub fn register(_registry: &mut Registry) -> Self {
-        Self::default()
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        registry.register(
+            "ray_image_builds",
+            "Image builds that ended, by result",
+            metrics.ended.clone(),
+        );
+        metrics
     }
+}
+
+/// What every reconcile gets.
+struct Context {
+    client: Client,
+    recorder: Recorder,
+    args: ImageArgs,
+    policy: Policy,
+    metrics: Metrics,
+    templates: Store<ImageTemplate>,
+    failures: Mutex<HashMap<ObjectRef<ImageTemplate>, u32>>,
 }
 
 /// Runs until `shutdown`.
 ///
 /// # Errors
-/// When it cannot go on.
+/// Never by itself: what fails is tried again.
 pub async fn run(
-    _shared: Shared,
-    _args: ImageArgs,
-    _metrics: Metrics,
+    shared: Shared,
+    args: ImageArgs,
+    metrics: Metrics,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
-    shutdown.cancelled().await;
+    let reporter = Reporter {
+        controller: manager::IMAGE.into(),
+        instance: Some(shared.instance.clone()),
+    };
+    let recorder = Recorder::new(shared.client.clone(), reporter);
+    let templates = shared.scope.apis::<ImageTemplate>(&shared.client);
+    let jobs = shared.scope.apis::<Job>(&shared.client);
+    let pods = shared.scope.apis::<Pod>(&shared.client);
+    let scopes = templates
+        .into_iter()
+        .zip(jobs)
+        .zip(pods)
+        .map(|((templates, jobs), pods)| {
+            let controller = controller(templates, jobs, pods, shutdown.clone());
+            let context = Context {
+                client: shared.client.clone(),
+                recorder: recorder.clone(),
+                policy: args.policy.clone().into(),
+                args: args.clone(),
+                metrics: metrics.clone(),
+                templates: controller.store(),
+                failures: Mutex::default(),
+            };
+            controller
+                .run(reconcile, error_policy, Arc::new(context))
+                .for_each(|result| async move {
+                    if let Err(error) = result {
+                        // Reconciles log their own errors; the rest are watches that start again, and objects that are gone.
+                        tracing::debug!(%error, "image controller");
+                    }
+                })
+        });
+    futures::future::join_all(scopes).await;
     Ok(())
+}
+
+fn controller(
+    templates: Api<ImageTemplate>,
+    jobs: Api<Job>,
+    pods: Api<Pod>,
+    shutdown: CancellationToken,
+) -> Controller<ImageTemplate> {
+    let ours = || watcher::Config::default().labels(label::IMAGE_TEMPLATE);
+    Controller::new(templates, watcher::Config::default())
+        .with_config(Config::default().concurrency(CONCURRENCY))
+        .owns(jobs, ours())
+        .watches(pods, ours(), |pod| {
+            let name = pod.annotations().get(annotation::IMAGE_TEMPLATE)?;
+            Some(ObjectRef::new(name).within(&pod.namespace()?))
+        })
+        .graceful_shutdown_on(shutdown.cancelled_owned())
+}
+
+async fn reconcile(template: Arc<ImageTemplate>, context: Arc<Context>) -> Result<Action, Error> {
+    if template.metadata.deletion_timestamp.is_some() {
+        // Owner references take everything along.
+        return Ok(Action::await_change());
+    }
+    let now = Timestamp::now();
+    let wanted = wanted::wanted(&template, &context.policy);
+    let mut observed = observe::observe(&context.client, &template, now).await?;
+    if let Ok(wanted) = &wanted {
+        observed.siblings = observe::siblings(context.templates.state(), &template, wanted, &context.policy);
+    }
+    let plan = plan::plan(
+        &template,
+        wanted.as_ref(),
+        &observed,
+        context.args.verify_images,
+        now,
+    );
+    execute::execute(
+        &context.client,
+        &template,
+        wanted.as_ref().ok(),
+        &plan,
+        &context.args,
+    )
+    .await?;
+    if execute::write_status(&context.client, &template, &plan.status).await? {
+        count(&context.metrics, &template, &plan.status.history);
+        execute::publish(
+            &context.recorder,
+            &template,
+            status::notices(&template, &plan.status, &plan.phase),
+        )
+        .await;
+    }
+    context.failures().remove(&ObjectRef::from_obj(&*template));
+    Ok(plan.requeue.map_or_else(Action::await_change, Action::requeue))
+}
+
+/// Counts builds that ended since the last status.
+fn count(metrics: &Metrics, template: &ImageTemplate, history: &[ray_api::template::v1alpha1::BuildRecord]) {
+    let known = template
+        .status
+        .as_ref()
+        .map(|status| status.history.as_slice())
+        .unwrap_or_default();
+    for record in history
+        .iter()
+        .filter(|record| known.iter().all(|old| old.number != record.number))
+    {
+        metrics
+            .ended
+            .get_or_create(&Ended {
+                result: record.result.clone(),
+            })
+            .inc();
+    }
+}
+
+fn error_policy(template: Arc<ImageTemplate>, error: &Error, context: Arc<Context>) -> Action {
+    let mut failures = context.failures();
+    let count = failures.entry(ObjectRef::from_obj(&*template)).or_default();
+    let wait = BACKOFF.0.saturating_mul(1 << (*count).min(10)).min(BACKOFF.1);
+    *count += 1;
+    let (namespace, name) = (template.namespace().unwrap_or_default(), template.name_any());
+    tracing::warn!(namespace, name, %error, ?wait, "the image template could not be reconciled");
+    Action::requeue(wait)
+}
+
+impl Context {
+    fn failures(&self) -> std::sync::MutexGuard<'_, HashMap<ObjectRef<ImageTemplate>, u32>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

@@ -1,0 +1,283 @@
+//! From what Kubernetes says about a Job to how far a build has come.
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Event, Pod};
+use ray_api::template::v1alpha1::FailureReason;
+use serde_json::{Value, json};
+
+use super::super::attempt::{Found, Progress, Verification};
+use super::super::progress::{self, Sight};
+use super::at;
+
+fn job(condition: Option<(&str, &str)>) -> Job {
+    let conditions: Vec<_> = condition
+        .iter()
+        .map(|(type_, reason)| json!({"type": type_, "status": "True", "reason": reason, "lastTransitionTime": at(60).to_string()}))
+        .collect();
+    serde_json::from_value(json!({
+        "metadata": {"name": "j"},
+        "spec": {"activeDeadlineSeconds": 1800, "template": {}},
+        "status": {"conditions": conditions},
+    }))
+    .unwrap()
+}
+
+/// A pod with the steps of a build, and the states of some of them.
+fn pod(states: &[(&str, Value)]) -> Pod {
+    let names = ["secrets", "context", "build", "seal"];
+    let status = |name: &str| {
+        let state = states
+            .iter()
+            .find(|(step, _)| *step == name)
+            .map_or(json!({}), |(_, state)| state.clone());
+        json!({"name": name, "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": state})
+    };
+    serde_json::from_value(json!({
+        "metadata": {"name": "p"},
+        "spec": {
+            "initContainers": names.map(|name| json!({"name": name})),
+            "containers": [{"name": "push"}],
+        },
+        "status": {
+            "startTime": at(0).to_string(),
+            "initContainerStatuses": names.map(status),
+            "containerStatuses": [status("push")],
+        },
+    }))
+    .unwrap()
+}
+
+fn ended(code: i32, reason: &str, message: &str) -> Value {
+    json!({"terminated": {"exitCode": code, "reason": reason, "message": message}})
+}
+
+fn event(reason: &str, message: &str) -> Event {
+    serde_json::from_value(json!({
+        "metadata": {}, "involvedObject": {}, "reason": reason, "message": message,
+    }))
+    .unwrap()
+}
+
+fn build(job: &Job, pod: Option<&Pod>, events: &[Event], second: i64) -> Progress {
+    progress::build(Sight {
+        job,
+        pod,
+        events,
+        now: at(second),
+    })
+}
+
+fn failed(progress: Progress) -> (FailureReason, String, bool) {
+    match progress {
+        Progress::Failed { failure, stop, .. } => (failure.reason, failure.message, stop),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_digest_is_what_seal_wrote() {
+    let digest = format!("sha256:{}", "0a".repeat(32));
+    let done = |step: &str, text: &str| pod(&[(step, ended(0, "Completed", text))]);
+    let complete = job(Some(("Complete", "")));
+    assert_eq!(
+        build(&complete, Some(&done("seal", &digest)), &[], 61),
+        Progress::Built(digest.clone())
+    );
+    // The build ran foreign code: where there is a seal, the build's word counts nothing.
+    let (reason, ..) = failed(build(&complete, Some(&done("build", &digest)), &[], 61));
+    assert_eq!(reason, FailureReason::BuildFailed);
+    let (reason, ..) = failed(build(&complete, Some(&done("seal", "sha256:short")), &[], 61));
+    assert_eq!(reason, FailureReason::BuildFailed);
+    let (_, message, _) = failed(build(&complete, None, &[], 61));
+    assert!(message.contains("gone"), "{message}");
+}
+
+#[test]
+fn failures_of_steps_have_reasons() {
+    use FailureReason::*;
+    let job = job(Some(("Failed", "BackoffLimitExceeded")));
+    for (step, state, expected, words) in [
+        (
+            "secrets",
+            ended(1, "Error", "Error: Secret x has no login for reg, only for a"),
+            SecretInvalid,
+            "no login for reg",
+        ),
+        (
+            "build",
+            ended(
+                127,
+                "Error",
+                "/bin/sh: 1: conda: not found\nerror building image: error building stage: failed to execute command: exit status 127",
+            ),
+            CondaUnavailable,
+            "conda: not found",
+        ),
+        (
+            "build",
+            ended(137, "OOMKilled", "INFO[0001] RUN pip install torch"),
+            OutOfMemory,
+            "limits.memory",
+        ),
+        (
+            "seal",
+            ended(
+                1,
+                "Error",
+                "Error: the built image is refused: index.json names 2 manifests, not one",
+            ),
+            BuildFailed,
+            "2 manifests",
+        ),
+        (
+            "push",
+            ended(
+                1,
+                "Error",
+                "error checking push permissions: checking push permission for \"r/x:1\": UNAUTHORIZED: authentication required",
+            ),
+            PushUnauthorized,
+            "UNAUTHORIZED",
+        ),
+    ] {
+        let (reason, message, stop) = failed(build(&job, Some(&pod(&[(step, state)])), &[], 61));
+        assert_eq!(reason, expected, "{step}: {message}");
+        assert!(message.contains(words), "{message}");
+        assert!(!stop);
+    }
+}
+
+#[test]
+fn what_ends_a_pod_from_outside_has_a_reason_too() {
+    let (reason, message, _) = failed(build(&job(Some(("Failed", "DeadlineExceeded"))), None, &[], 61));
+    assert_eq!(reason, FailureReason::Timeout);
+    assert!(
+        message.contains("30 minutes") && message.contains("spec.timeout"),
+        "{message}"
+    );
+
+    let mut evicted = pod(&[]);
+    let status = evicted.status.as_mut().unwrap();
+    status.reason = Some("Evicted".to_owned());
+    status.message =
+        Some("Pod ephemeral local storage usage exceeds the total limit of containers 1Gi.".to_owned());
+    let (reason, ..) = failed(build(
+        &job(Some(("Failed", "BackoffLimitExceeded"))),
+        Some(&evicted),
+        &[],
+        61,
+    ));
+    assert_eq!(reason, FailureReason::StorageExhausted);
+}
+
+#[test]
+fn a_job_that_never_will_start_is_stopped_at_once() {
+    let going = job(None);
+    let refused = event(
+        "FailedCreate",
+        "pods \"x\" is forbidden: violates PodSecurity \"restricted:latest\": …",
+    );
+    let (reason, message, stop) = failed(build(&going, None, &[refused], 1));
+    assert_eq!((reason, stop), (FailureReason::PodSecurityRejected, true));
+    assert!(message.contains("baseline"), "{message}");
+
+    let missing = event(
+        "FailedMount",
+        "MountVolume.SetUp failed for volume \"secret-1\" : secret \"push\" not found",
+    );
+    let (reason, message, stop) = failed(build(&going, Some(&pod(&[])), &[missing], 1));
+    assert_eq!((reason, stop), (FailureReason::SecretNotFound, true));
+    assert!(
+        message.contains("Secret push is not in this namespace"),
+        "{message}"
+    );
+
+    let wrong = event(
+        "FailedMount",
+        "MountVolume.SetUp failed for volume \"secret-1\" : references non-existent secret key: .dockerconfigjson",
+    );
+    let (reason, ..) = failed(build(&going, Some(&pod(&[])), &[wrong], 1));
+    assert_eq!(reason, FailureReason::SecretInvalid);
+    // A ConfigMap that is a moment late is no reason to stop.
+    let late = event(
+        "FailedMount",
+        "MountVolume.SetUp failed for volume \"inputs\" : configmap \"x\" not found",
+    );
+    assert!(matches!(
+        build(&going, Some(&pod(&[])), &[late], 1),
+        Progress::Pending(_)
+    ));
+}
+
+#[test]
+fn a_builder_image_that_cannot_be_pulled_is_given_some_time() {
+    let waiting =
+        json!({"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image \"kaniko\""}});
+    let stuck = pod(&[("build", waiting)]);
+    let Progress::Pending(why) = build(&job(None), Some(&stuck), &[], 10) else {
+        panic!()
+    };
+    assert!(why.contains("Back-off"), "{why}");
+    let (reason, _, stop) = failed(build(&job(None), Some(&stuck), &[], 100));
+    assert_eq!((reason, stop), (FailureReason::BuilderImageUnavailable, true));
+}
+
+#[test]
+fn what_goes_on_is_told() {
+    let running = pod(&[
+        ("context", ended(0, "Completed", "")),
+        ("build", json!({"running": {}})),
+    ]);
+    assert_eq!(
+        build(&job(None), Some(&running), &[], 1),
+        Progress::Running("build".to_owned())
+    );
+    let quota = event("FailedCreate", "exceeded quota: compute");
+    assert_eq!(
+        build(&job(None), None, &[quota], 1),
+        Progress::Pending("exceeded quota: compute".to_owned())
+    );
+}
+
+#[test]
+fn verifications() {
+    let see = |job: &Job, state: Value| {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "p"}, "spec": {"containers": [{"name": "verify"}]},
+            "status": {"containerStatuses": [
+                {"name": "verify", "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": state}
+            ]},
+        }))
+        .unwrap();
+        progress::verification(Sight {
+            job,
+            pod: Some(&pod),
+            events: &[],
+            now: at(1),
+        })
+    };
+    let text = r#"{"ray": "2.50.0", "python": "3.12.1", "user": "ray", "has_ray_user": true}"#;
+    let Verification::Found(found) = see(&job(Some(("Complete", ""))), ended(0, "Completed", text)) else {
+        panic!()
+    };
+    assert_eq!(
+        found,
+        Found {
+            ray: Some("2.50.0".to_owned()),
+            python: Some("3.12.1".to_owned()),
+            user: Some("ray".to_owned()),
+            has_ray_user: true,
+        }
+    );
+    let trace = "Traceback (most recent call last):\nModuleNotFoundError: No module named 'ray'\n";
+    let failed = job(Some(("Failed", "BackoffLimitExceeded")));
+    assert_eq!(
+        see(&failed, ended(1, "Error", trace)),
+        Verification::Failed("ModuleNotFoundError: No module named 'ray'".to_owned())
+    );
+    assert!(matches!(
+        see(&job(Some(("Failed", "DeadlineExceeded"))), json!({})),
+        Verification::Unavailable(_)
+    ));
+    assert_eq!(see(&job(None), json!({"running": {}})), Verification::Running);
+}

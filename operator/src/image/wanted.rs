@@ -1,0 +1,68 @@
+//! What a template asks for, once everything that can be wrong with it has been said.
+
+use std::time::Duration;
+
+use kube::ResourceExt;
+use ray_api::image::{self, BuildContext, Invalid, Policy, Target};
+use ray_api::meta::annotation;
+use ray_api::template::v1alpha1::{FailureReason, ImageTemplate};
+
+/// An image that should exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// Dockerfile and files.
+    pub(super) context: BuildContext,
+    /// Hash of them.
+    pub(super) inputs_hash: String,
+    /// Where it goes.
+    pub(super) target: Target,
+    /// Longest time of an attempt.
+    pub(super) timeout: Duration,
+    /// Value of the rebuild annotation.
+    pub(super) rebuild: Option<String>,
+}
+
+/// Why nothing is built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    /// `InvalidSpec` or `PolicyDenied`.
+    pub(super) reason: FailureReason,
+    /// Every field that is wrong.
+    pub(super) message: String,
+}
+
+/// Renders a template under the platform team's policy.
+pub(super) fn wanted(template: &ImageTemplate, policy: &Policy) -> Result<Wanted, Refusal> {
+    let refuse = |reason| {
+        move |invalid: Vec<Invalid>| Refusal {
+            reason,
+            message: invalid
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("; "),
+        }
+    };
+    let invalid = refuse(FailureReason::InvalidSpec);
+    let (namespace, name) = (template.namespace().unwrap_or_default(), template.name_any());
+    let problems = image::validate(&template.spec);
+    if !problems.is_empty() {
+        return Err(invalid(problems));
+    }
+    let denied = policy.check(&namespace, &name, &template.spec);
+    if !denied.is_empty() {
+        return Err(refuse(FailureReason::PolicyDenied)(denied));
+    }
+    let context = image::render(&template.spec).map_err(&invalid)?;
+    let inputs_hash = image::inputs_hash(&context);
+    let target = Target::resolve(policy, &namespace, &name, &template.spec, &inputs_hash)
+        .map_err(|problem| invalid(vec![problem]))?;
+    let timeout = image::timeout(&template.spec).map_err(|problem| invalid(vec![problem]))?;
+    Ok(Wanted {
+        context,
+        inputs_hash,
+        target,
+        timeout,
+        rebuild: template.annotations().get(annotation::REBUILD).cloned(),
+    })
+}

@@ -124,7 +124,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     }
     let wrong = || format!("`{text}` is no duration such as 90s, 5m or 1h30m");
     // Longer ones overflow.
-    if text.len() > 10 || text.starts_with('-') {
+    if text.is_empty() || text.len() > 10 || text.starts_with('-') {
         return Err(wrong());
     }
     let parsed: kube::core::Duration = text.parse().map_err(|_| wrong())?;
@@ -150,6 +150,31 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn no_verb_takes_a_connection_flags_place() {
+        fn check(command: &clap::Command, global: &[String]) {
+            for sub in command.get_subcommands() {
+                let taken = sub
+                    .get_arguments()
+                    .find(|arg| global.contains(&arg.get_id().to_string()));
+                assert!(
+                    taken.is_none(),
+                    "{}: {:?}",
+                    sub.get_name(),
+                    taken.map(clap::Arg::get_id)
+                );
+                check(sub, global);
+            }
+        }
+        // Clap would silently let the verb's own argument stand for the flag.
+        let command = Cli::command();
+        let global: Vec<_> = command
+            .get_arguments()
+            .map(|arg| arg.get_id().to_string())
+            .collect();
+        check(&command, &global);
     }
 
     #[test]

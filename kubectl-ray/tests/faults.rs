@@ -15,7 +15,12 @@ fn nobody_at_the_other_end_is_told_with_the_address() {
     drop(listener);
     let run = run(plugin().args(["--server", &address, "get", "cluster"]));
     assert_eq!(run.code, 1);
-    assert!(run.stderr.contains(&format!("cannot reach the API server at {address}")), "{}", run.stderr);
+    assert!(
+        run.stderr
+            .contains(&format!("cannot reach the API server at {address}")),
+        "{}",
+        run.stderr
+    );
 }
 
 #[test]
@@ -25,7 +30,11 @@ fn a_connection_that_breaks_is_told() {
     std::thread::spawn(move || listener.incoming().for_each(drop));
     let run = run(plugin().args(["--server", &address, "get", "cluster"]));
     assert_eq!(run.code, 1);
-    assert!(run.stderr.contains("cannot reach the API server"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("cannot reach the API server"),
+        "{}",
+        run.stderr
+    );
 }
 
 #[test]
@@ -35,7 +44,12 @@ fn an_overloaded_server_is_asked_again() {
         _ => ok(&list(&[cluster("a", 1)], None)),
     });
     let run = server.run(&["get", "cluster", "-o", "name"]);
-    assert_eq!((run.code, run.stdout.as_str()), (0, "raycluster.ray.io/a\n"), "{}", run.stderr);
+    assert_eq!(
+        (run.code, run.stdout.as_str()),
+        (0, "raycluster.ray.io/a\n"),
+        "{}",
+        run.stderr
+    );
 }
 
 #[test]
@@ -44,10 +58,20 @@ fn each_failure_of_the_server_has_its_exit_code_and_its_own_words() {
     for (code, reason, message, exit) in [
         (500, "InternalError", "etcd has no leader", 1),
         (401, "Unauthorized", "Unauthorized", 4),
-        (403, "Forbidden", "rayclusters.ray.io is forbidden: User \"u\" cannot list", 4),
+        (
+            403,
+            "Forbidden",
+            "rayclusters.ray.io is forbidden: User \"u\" cannot list",
+            4,
+        ),
         (404, "NotFound", "rayclusters.ray.io \"x\" not found", 3),
         (400, "BadRequest", denial, 4),
-        (422, "Invalid", "RayCluster.ray.io \"x\" is invalid: metadata.name: at most 53", 4),
+        (
+            422,
+            "Invalid",
+            "RayCluster.ray.io \"x\" is invalid: metadata.name: at most 53",
+            4,
+        ),
     ] {
         let server = FakeServer::start(move |_, _| failure(code, reason, message));
         let run = server.run(&["get", "cluster"]);
@@ -69,18 +93,27 @@ fn a_server_that_does_not_answer_is_left_after_the_request_timeout() {
 fn warnings_of_the_server_are_shown_beside_the_result() {
     let server = FakeServer::start(|_, _| {
         let mut answer = ok(&list(&[cluster("a", 1)], None));
-        answer.headers_mut().append("warning", "299 - \"the base image floats\"".parse().unwrap());
+        answer
+            .headers_mut()
+            .append("warning", "299 - \"the base image floats\"".parse().unwrap());
         answer
     });
     let run = server.run(&["get", "cluster", "-o", "name"]);
     assert_eq!(run.stdout, "raycluster.ray.io/a\n");
-    assert!(run.stderr.contains("Warning: the base image floats"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("Warning: the base image floats"),
+        "{}",
+        run.stderr
+    );
 }
 
 #[test]
 fn long_lists_come_in_chunks_and_an_expired_one_starts_again() {
     let server = FakeServer::start(|asked, before| {
-        let expired = before.iter().filter(|asked| asked.uri.contains("continue=")).count();
+        let expired = before
+            .iter()
+            .filter(|asked| asked.uri.contains("continue="))
+            .count();
         match asked.uri.contains("continue=") {
             true if expired == 0 => failure(410, "Expired", "the list is too old"),
             _ if before.is_empty() => ok(&list(&[cluster("a", 1)], Some("more"))),
@@ -88,7 +121,11 @@ fn long_lists_come_in_chunks_and_an_expired_one_starts_again() {
         }
     });
     let run = server.run(&["get", "cluster", "-o", "name", "--chunk-size", "1"]);
-    assert_eq!(run.stdout, "raycluster.ray.io/a\nraycluster.ray.io/b\n", "{}", run.stderr);
+    assert_eq!(
+        run.stdout, "raycluster.ray.io/a\nraycluster.ray.io/b\n",
+        "{}",
+        run.stderr
+    );
     assert!(server.asked()[0].uri.contains("limit=1"));
 }
 
@@ -101,23 +138,38 @@ fn a_watch_survives_its_end_and_an_expired_version_and_repeats_nothing() {
         object
     };
     let server = FakeServer::start(move |asked, before| {
-        let watches = before.iter().filter(|asked| asked.uri.contains("watch=true")).count();
+        let watches = before
+            .iter()
+            .filter(|asked| asked.uri.contains("watch=true"))
+            .count();
         if !asked.uri.contains("watch=true") {
             // The list after the 410 shows what the watch has shown already, and one change more.
             let relisted = watches > 0;
-            return ok(&list(&[if relisted { newer(3, "12") } else { newer(1, "7") }], None));
+            return ok(&list(
+                &[if relisted { newer(3, "12") } else { newer(1, "7") }],
+                None,
+            ));
         }
         match watches {
             // Two events, and the connection ends.
             0 => answer(200, &change(newer(2, "8"))),
-            1 => answer(200, &json!({"type": "ERROR", "object": {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"}})),
+            1 => answer(
+                200,
+                &json!({"type": "ERROR", "object": {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"}}),
+            ),
             _ => silence(),
         }
     });
-    let mut child = server.command(&["get", "cluster", "-w", "--no-headers"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = server
+        .command(&["get", "cluster", "-w", "--no-headers"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let desired: Vec<String> =
-        lines.take(3).map(|line| line.unwrap().split_whitespace().nth(1).unwrap().to_owned()).collect();
+    let desired: Vec<String> = lines
+        .take(3)
+        .map(|line| line.unwrap().split_whitespace().nth(1).unwrap().to_owned())
+        .collect();
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(desired, ["1", "2", "3"]);
@@ -126,13 +178,32 @@ fn a_watch_survives_its_end_and_an_expired_version_and_repeats_nothing() {
 #[test]
 fn a_crd_without_reference_fields_gets_annotations() {
     let server = FakeServer::start(|asked, before| match before.len() {
-        0 => failure(400, "BadRequest", "strict decoding error: unknown field \"spec.imageTemplate\""),
+        0 => failure(
+            400,
+            "BadRequest",
+            "strict decoding error: unknown field \"spec.imageTemplate\"",
+        ),
         _ => answer(201, &asked.body),
     });
-    let run = server.run(&["create", "cluster", "c", "--image-template", "torch", "--compute-template", "small"]);
-    assert_eq!((run.code, run.stdout.as_str()), (0, "raycluster.ray.io/c created\n"), "{}", run.stderr);
+    let run = server.run(&[
+        "create",
+        "cluster",
+        "c",
+        "--image-template",
+        "torch",
+        "--compute-template",
+        "small",
+    ]);
+    assert_eq!(
+        (run.code, run.stdout.as_str()),
+        (0, "raycluster.ray.io/c created\n"),
+        "{}",
+        run.stderr
+    );
     let asked = server.asked();
-    assert!(asked[0].uri.contains("fieldValidation=Strict") && asked[0].uri.contains("fieldManager=kubectl-ray"));
+    assert!(
+        asked[0].uri.contains("fieldValidation=Strict") && asked[0].uri.contains("fieldManager=kubectl-ray")
+    );
     assert_eq!(asked[0].body["spec"]["imageTemplate"], "torch");
     let annotations = &asked[1].body["metadata"]["annotations"];
     assert_eq!(annotations["templates.ray.io/image-template"], "torch");
@@ -144,20 +215,34 @@ fn a_crd_without_reference_fields_gets_annotations() {
 fn a_group_that_moved_under_a_scale_is_found_again() {
     let server = FakeServer::start(|asked, before| match (asked.method.as_str(), before.len()) {
         ("GET", _) => ok(&cluster("c", 1)),
-        (_, 1) => failure(422, "Invalid", "the server rejected our request: testing value /spec/workerGroupSpecs/0/groupName failed: test failed"),
+        (_, 1) => failure(
+            422,
+            "Invalid",
+            "the server rejected our request: testing value /spec/workerGroupSpecs/0/groupName failed: test failed",
+        ),
         _ => ok(&cluster("c", 4)),
     });
     let run = server.run(&["scale", "cluster", "c", "-w", "w", "--replicas", "4"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
-    assert_eq!(run.stdout, "raycluster.ray.io/c scaled: worker group w: replicas 1 → 4\n");
+    assert_eq!(
+        run.stdout,
+        "raycluster.ray.io/c scaled: worker group w: replicas 1 → 4\n"
+    );
     let patch = &server.asked()[3].body;
-    assert_eq!(patch[0], json!({"op": "test", "path": "/spec/workerGroupSpecs/0/groupName", "value": "w"}));
-    assert_eq!(patch[1], json!({"op": "add", "path": "/spec/workerGroupSpecs/0/replicas", "value": 4}));
+    assert_eq!(
+        patch[0],
+        json!({"op": "test", "path": "/spec/workerGroupSpecs/0/groupName", "value": "w"})
+    );
+    assert_eq!(
+        patch[1],
+        json!({"op": "add", "path": "/spec/workerGroupSpecs/0/replicas", "value": 4})
+    );
 }
 
 #[test]
 fn an_existing_cluster_is_never_overwritten() {
-    let server = FakeServer::start(|_, _| failure(409, "AlreadyExists", "rayclusters.ray.io \"c\" already exists"));
+    let server =
+        FakeServer::start(|_, _| failure(409, "AlreadyExists", "rayclusters.ray.io \"c\" already exists"));
     let run = server.run(&["create", "cluster", "c"]);
     assert_eq!(run.code, 1);
     assert!(run.stderr.contains("already exists"));
@@ -188,7 +273,16 @@ fn every_verb_speaks_as_the_flags_say() {
     let server = FakeServer::start(|_, _| failure(404, "NotFound", "not there"));
     for verb in verbs {
         let before = server.asked().len();
-        let mut words = vec!["--as", "jane", "--as-group", "a", "--as-group", "b", "--as-uid", "7"];
+        let mut words = vec![
+            "--as",
+            "jane",
+            "--as-group",
+            "a",
+            "--as-group",
+            "b",
+            "--as-uid",
+            "7",
+        ];
         words.extend(verb);
         let run = server.run(&words);
         assert_eq!(run.code, 3, "{verb:?}: {}", run.stderr);
@@ -196,21 +290,38 @@ fn every_verb_speaks_as_the_flags_say() {
         let header = |name: &str| asked.headers.get(name).map(|value| value.to_str().unwrap());
         assert_eq!(header("impersonate-user"), Some("jane"), "{verb:?}");
         assert_eq!(header("impersonate-uid"), Some("7"), "{verb:?}");
-        assert_eq!(asked.headers.get_all("impersonate-group").iter().count(), 2, "{verb:?}");
+        assert_eq!(
+            asked.headers.get_all("impersonate-group").iter().count(),
+            2,
+            "{verb:?}"
+        );
         assert_eq!(header("authorization"), Some("Bearer t"), "{verb:?}");
-        assert!(header("user-agent").unwrap().starts_with("kubectl-ray/"), "{verb:?}");
+        assert!(
+            header("user-agent").unwrap().starts_with("kubectl-ray/"),
+            "{verb:?}"
+        );
         assert!(asked.uri.contains("/namespaces/ml/"), "{verb:?}: {}", asked.uri);
     }
 }
 
 #[test]
 fn a_reader_that_goes_away_is_no_failure() {
-    let items: Vec<Value> = (0..2000).map(|number| cluster(&format!("c{number}"), 1)).collect();
+    let items: Vec<Value> = (0..2000)
+        .map(|number| cluster(&format!("c{number}"), 1))
+        .collect();
     let server = FakeServer::start(move |_, _| ok(&list(&items, None)));
-    let mut child = server.command(&["get", "cluster"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = server
+        .command(&["get", "cluster"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+    assert_eq!(
+        (output.status.code(), output.stderr.as_slice()),
+        (Some(0), &b""[..])
+    );
 }
 
 #[test]
@@ -227,13 +338,25 @@ fn completion_offers_names_and_never_an_error() {
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_kubectl-ray"), &completer).unwrap();
     let complete = |words: &[&str]| {
         let mut command = std::process::Command::new(&completer);
-        command.env("KUBECONFIG", "/no/such/kubeconfig").env("HOME", "/no/such/home").args(words);
+        command
+            .env("KUBECONFIG", "/no/such/kubeconfig")
+            .env("HOME", "/no/such/home")
+            .args(words);
         run(&mut command)
     };
     let names = complete(&["--server", &server.url, "get", "cluster", "d"]);
-    assert_eq!((names.code, names.stdout.as_str()), (0, "demo\ndev\n:4\n"), "{}", names.stderr);
+    assert_eq!(
+        (names.code, names.stdout.as_str()),
+        (0, "demo\ndev\n:4\n"),
+        "{}",
+        names.stderr
+    );
     let verbs = complete(&["sca"]);
-    assert!(verbs.stdout.starts_with("scale\tChange the replicas"), "{}", verbs.stdout);
+    assert!(
+        verbs.stdout.starts_with("scale\tChange the replicas"),
+        "{}",
+        verbs.stdout
+    );
     assert!(complete(&[""]).stdout.contains("create\t"));
     // Neither a dead server nor a missing kubeconfig is worth a word.
     let nothing = complete(&["get", "cluster", ""]);

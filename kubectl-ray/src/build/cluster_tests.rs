@@ -11,7 +11,22 @@ fn templates_leave_nothing_else_to_say() {
         "name: train\nimage-template: torch\nhead: {compute-template: small}\n\
          worker-groups: [{name: gpu, replicas: 2, compute-template: a100}]",
         Style::Fields
-    ), @"");
+    ), @r#"
+    apiVersion: ray.io/v1
+    kind: RayCluster
+    metadata:
+      name: train
+    spec:
+      headGroupSpec:
+        computeTemplate: small
+        rayStartParams: {}
+      imageTemplate: torch
+      workerGroupSpecs:
+        - computeTemplate: a100
+          groupName: gpu
+          rayStartParams: {}
+          replicas: 2
+"#);
 }
 
 #[test]
@@ -20,12 +35,75 @@ fn kuberays_crd_gets_annotations_and_whole_pod_templates() {
         "name: train\nimage-template: torch\nhead: {compute-template: small}\n\
          worker-groups: [{name: gpu, replicas: 2, compute-template: a100}]",
         Style::Annotations
-    ), @"");
+    ), @r#"
+    apiVersion: ray.io/v1
+    kind: RayCluster
+    metadata:
+      annotations:
+        templates.ray.io/image-template: torch
+      name: train
+    spec:
+      headGroupSpec:
+        rayStartParams: {}
+        template:
+          metadata:
+            annotations:
+              templates.ray.io/compute-template: small
+          spec:
+            containers:
+              - name: ray-head
+      workerGroupSpecs:
+        - groupName: gpu
+          rayStartParams: {}
+          replicas: 2
+          template:
+            metadata:
+              annotations:
+                templates.ray.io/compute-template: a100
+            spec:
+              containers:
+                - name: ray-worker
+"#);
 }
 
 #[test]
 fn nothing_said_is_kuberays_default_cluster() {
-    insta::assert_yaml_snapshot!(build("name: plain", Style::Fields), @"");
+    insta::assert_yaml_snapshot!(build("name: plain", Style::Fields), @r#"
+    apiVersion: ray.io/v1
+    kind: RayCluster
+    metadata:
+      name: plain
+    spec:
+      headGroupSpec:
+        rayStartParams: {}
+        template:
+          spec:
+            containers:
+              - image: "rayproject/ray:2.60.0"
+                name: ray-head
+                resources:
+                  limits:
+                    memory: 4Gi
+                  requests:
+                    cpu: "2"
+                    memory: 4Gi
+      rayVersion: 2.60.0
+      workerGroupSpecs:
+        - groupName: default-group
+          rayStartParams: {}
+          replicas: 1
+          template:
+            spec:
+              containers:
+                - image: "rayproject/ray:2.60.0"
+                  name: ray-worker
+                  resources:
+                    limits:
+                      memory: 4Gi
+                    requests:
+                      cpu: "2"
+                      memory: 4Gi
+"#);
 }
 
 #[test]

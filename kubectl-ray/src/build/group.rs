@@ -113,7 +113,27 @@ mod tests {
              ray-start-param.num-cpus=0,amd.com/gpu=1"
                 .parse()
                 .unwrap();
-        insta::assert_yaml_snapshot!(group, @"");
+        insta::assert_yaml_snapshot!(group, @r#"
+    name: g
+    replicas: 2
+    min-replicas: 1
+    max-replicas: 4
+    num-of-hosts: 3
+    cpu: "1"
+    memory: 2Gi
+    gpu: "1"
+    tpu: "4"
+    ephemeral-storage: 9Gi
+    resources:
+      amd.com/gpu: "1"
+    compute-template: a
+    image-template: b
+    image: c
+    ray-start-params:
+      num-cpus: "0"
+    node-selectors:
+      x/y: z
+"#);
     }
 
     #[test]

@@ -160,7 +160,11 @@ fn field(
     Field {
         group: group.to_owned(),
         path: piece.at.to_string(),
-        value: found.unwrap_or(&piece.value).clone(),
+        // Of a value that others were filled into, only its own part.
+        value: found
+            .filter(|found| !path::contains(found, &piece.value))
+            .unwrap_or(&piece.value)
+            .clone(),
         template: template
             .map(|id| format!("{}/{}", id.kind, id.name))
             .unwrap_or_default(),

@@ -85,7 +85,7 @@ struct Headers(Vec<(HeaderName, HeaderValue)>);
 struct SubmitArgs {
     /// Ray cluster.
     #[arg(value_name = "CLUSTER", conflicts_with_all = ["ray_cluster", "address"], add = crate::complete::clusters())]
-    cluster: Option<String>,
+    name: Option<String>,
     #[command(flatten)]
     target: Target,
     /// Directory to run in: uploaded without what .gitignore and .rayignore name; or a URI.
@@ -130,7 +130,7 @@ struct SubmitArgs {
 struct ListArgs {
     /// Ray cluster.
     #[arg(value_name = "CLUSTER", conflicts_with_all = ["ray_cluster", "address"], add = crate::complete::clusters())]
-    cluster: Option<String>,
+    name: Option<String>,
     #[command(flatten)]
     target: Target,
     /// Form of the output.
@@ -199,7 +199,7 @@ async fn submit(connection: &ConnectionArgs, args: &SubmitArgs) -> Result<()> {
         entrypoint_resources: json_argument("--entrypoint-resources", args.entrypoint_resources.as_deref())?,
         runtime_env: (runtime_env != json!({})).then_some(runtime_env),
     };
-    let dashboard = args.target.dashboard(connection, args.cluster.as_deref()).await?;
+    let dashboard = args.target.dashboard(connection, args.name.as_deref()).await?;
     let version = dashboard.ray_version().await?;
     if let Some(package) = &packed {
         output::note(&format!(
@@ -218,7 +218,7 @@ async fn submit(connection: &ConnectionArgs, args: &SubmitArgs) -> Result<()> {
         return output::line(&id);
     }
     let cluster = args
-        .cluster
+        .name
         .as_ref()
         .or(args.target.ray_cluster.as_ref())
         .map_or("CLUSTER", String::as_str);
@@ -246,7 +246,7 @@ fn result(job: &JobDetails) -> Result<()> {
 }
 
 async fn list(connection: &ConnectionArgs, args: &ListArgs) -> Result<()> {
-    let dashboard = args.target.dashboard(connection, args.cluster.as_deref()).await?;
+    let dashboard = args.target.dashboard(connection, args.name.as_deref()).await?;
     let jobs = dashboard.jobs().await?;
     match args.output {
         Format::Json | Format::Yaml => output::object(args.output, &Value::Array(jobs)),

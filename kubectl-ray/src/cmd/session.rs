@@ -70,8 +70,8 @@ const SERVE: Forward = Forward {
 };
 
 pub(crate) async fn run(connection: &ConnectionArgs, args: &SessionArgs) -> Result<()> {
-    let connected = connection.connect().await?;
     let (kind, name) = target(&args.target)?;
+    let connected = connection.connect().await?;
     let forwards: &[Forward] = match kind {
         Kind::RayJob => &[DASHBOARD],
         _ => &[DASHBOARD, CLIENT, SERVE],

@@ -18,7 +18,7 @@ use crate::connection::Connection;
 use crate::error::{Exit, Failure, Result};
 
 /// A dashboard whose head has just started may not listen yet.
-const STARTUP: Duration = Duration::from_secs(60);
+pub(crate) const STARTUP: Duration = Duration::from_secs(60);
 const ANSWER: Duration = Duration::from_secs(60);
 
 /// A WebSocket to the dashboard.
@@ -228,7 +228,9 @@ fn refused(status: StatusCode, body: &[u8]) -> Failure {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Exit::Denied,
         _ => Exit::Failed,
     };
-    Failure::new(exit, format!("Ray answered {status}: {said}"))
+    let mut failure = Failure::new(exit, format!("Ray answered {status}: {said}"));
+    failure.retriable = status.is_server_error() && said.contains("try again later");
+    failure
 }
 
 /// Of a traceback the last line says what happened.
@@ -250,6 +252,8 @@ mod tests {
             failure.message.ends_with("ValueError: Job 1 already exists"),
             "{failure}"
         );
+        let busy = "No available agent to submit job, please try again later.";
+        assert!(refused(StatusCode::INTERNAL_SERVER_ERROR, busy.as_bytes()).retriable);
         let failure = refused(StatusCode::NOT_FOUND, b"Job 7 does not exist");
         assert_eq!(
             (failure.exit, failure.message.ends_with("Job 7 does not exist")),

@@ -1,7 +1,7 @@
 //! Ray's Jobs API (`/api/jobs/`).
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use http::Method;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_tungstenite::tungstenite::Message;
 
-use super::dashboard::Dashboard;
+use super::dashboard::{Dashboard, STARTUP};
 use crate::error::{Failure, Result};
 use crate::output;
 
@@ -93,14 +93,28 @@ impl JobDetails {
 
 impl Dashboard {
     /// Submits a job; gives its id.
+    ///
+    /// Right after its start Ray has no agent to run jobs yet, and a connection may break: the id is ours,
+    /// so that asking again cannot run the job twice.
     pub(crate) async fn submit(&self, submission: &Submission) -> Result<String> {
         let body = serde_json::to_value(submission)?;
-        let answer: Value = self.json(Method::POST, "/api/jobs/", Some(&body)).await?;
-        let id = answer
-            .get("submission_id")
-            .or_else(|| answer.get("job_id"))
-            .and_then(Value::as_str);
-        Ok(id.unwrap_or(&submission.submission_id).to_owned())
+        let start = Instant::now();
+        loop {
+            match self.json::<Value>(Method::POST, "/api/jobs/", Some(&body)).await {
+                Ok(answer) => {
+                    let id = answer.get("submission_id").or_else(|| answer.get("job_id"));
+                    let id = id.and_then(Value::as_str).unwrap_or(&submission.submission_id);
+                    return Ok(id.to_owned());
+                }
+                Err(failure) if failure.retriable && start.elapsed() < STARTUP => {
+                    tokio::time::sleep(PERIOD).await;
+                    if self.job(&submission.submission_id).await.is_ok() {
+                        return Ok(submission.submission_id.clone());
+                    }
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
     }
 
     /// One job.

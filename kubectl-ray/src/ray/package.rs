@@ -210,7 +210,7 @@ mod tests {
 
     fn names(package: &Package) -> BTreeSet<String> {
         let zip = zip::ZipArchive::new(Cursor::new(&package.bytes)).unwrap();
-        zip.file_names().map(str::to_owned).collect()
+        zip.file_names().map(|name| name.unwrap().into_owned()).collect()
     }
 
     #[test]

@@ -5,10 +5,10 @@
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
+use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Response, StatusCode};
-use axum::Router;
 use serde_json::{Value, json};
 
 /// A request as it came.
@@ -46,13 +46,19 @@ pub struct Run {
 impl FakeServer {
     /// Answers each request by `answer`, which also sees all that were asked before.
     pub fn start(answer: impl Fn(&Asked, &[Asked]) -> Response<Body> + Send + Sync + 'static) -> Self {
-        let shared = Shared { asked: Arc::default(), answer: Arc::new(answer) };
+        let shared = Shared {
+            asked: Arc::default(),
+            answer: Arc::new(answer),
+        };
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let router = Router::new().fallback(handle).with_state(shared.clone());
         std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener).unwrap();
                 axum::serve(listener, router).await.unwrap();
@@ -69,7 +75,9 @@ impl FakeServer {
     /// The plugin with these words, to be run against this server.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = plugin();
-        command.args(["--server", &self.url, "--token", "t", "--namespace", "ml"]).args(words);
+        command
+            .args(["--server", &self.url, "--token", "t", "--namespace", "ml"])
+            .args(words);
         command
     }
 
@@ -82,7 +90,10 @@ impl FakeServer {
 /// The plugin without any kubeconfig of the machine.
 pub fn plugin() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-ray"));
-    command.env("KUBECONFIG", "/no/such/kubeconfig").env("HOME", "/no/such/home").env_remove("COMPLETE");
+    command
+        .env("KUBECONFIG", "/no/such/kubeconfig")
+        .env("HOME", "/no/such/home")
+        .env_remove("COMPLETE");
     command
 }
 
@@ -138,7 +149,10 @@ pub fn failure(code: u16, reason: &str, message: &str) -> Response<Body> {
 
 /// A server that takes the request and says nothing.
 pub fn silence() -> Response<Body> {
-    Response::builder().header("x-never", "1").body(Body::empty()).unwrap()
+    Response::builder()
+        .header("x-never", "1")
+        .body(Body::empty())
+        .unwrap()
 }
 
 /// A RayCluster with one worker group.

@@ -1,16 +1,18 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::Value;
 
 use super::{ResultArgs, post, set_namespace};
 use crate::build::{self, AutoscalerConfig, AutoscalerVersion, ClusterConfig, GroupConfig, Resources, Style};
 use crate::cli::{DryRun, WaitArgs, key_value};
-use crate::connection::ConnectionArgs;
+use crate::connection::{Connection, ConnectionArgs};
 use crate::error::{Failure, Result};
+use crate::expansion::{self, Source};
 use crate::follow;
 use crate::kinds::Kind;
+use crate::output;
 
 /// KubeRay's plugin waits as long.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
@@ -64,10 +66,22 @@ pub(super) struct ClusterArgs {
     head: HeadArgs,
     #[command(flatten)]
     worker: WorkerArgs,
+    /// Who fills the templates in: the webhook, or the plugin where there is none.
+    #[arg(long, value_enum, default_value = "server")]
+    expand: Expand,
     #[command(flatten)]
     result: ResultArgs,
     #[command(flatten)]
     wait: WaitArgs,
+}
+
+/// Who fills the templates in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Expand {
+    /// The webhook.
+    Server,
+    /// The plugin, with the same code.
+    Client,
 }
 
 /// The head, without a template.
@@ -139,6 +153,10 @@ pub(super) async fn run(connection: &ConnectionArgs, args: &ClusterArgs) -> Resu
         return args.result.print_unsent(Kind::RayCluster, &object);
     }
     let connected = connection.connect().await?;
+    let object = match args.expand {
+        Expand::Server => object,
+        Expand::Client => expand(&connected, &object).await?,
+    };
     let dry_run = args.result.dry_run.dry_run;
     let resource = Kind::RayCluster.resource();
     let send = |mut object: Value| {
@@ -156,6 +174,21 @@ pub(super) async fn run(connection: &ConnectionArgs, args: &ClusterArgs) -> Resu
         follow::cluster::wait(&connected, name, args.wait.timeout.unwrap_or(PATIENCE)).await?;
     }
     Ok(())
+}
+
+/// What the webhook would make of the object.
+async fn expand(connected: &Connection, object: &Value) -> Result<Value> {
+    let source = Source {
+        manifests: &[],
+        connection: Some(connected),
+        namespace: &connected.namespace,
+    };
+    let expanded = expansion::fill(&source, object).await?;
+    expanded
+        .warnings
+        .iter()
+        .for_each(|warning| output::warning(warning));
+    Ok(expanded.object)
 }
 
 fn manifest(config: &ClusterConfig, style: Style) -> Result<Value> {

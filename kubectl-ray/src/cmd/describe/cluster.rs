@@ -221,6 +221,14 @@ mod tests {
         let tree = describe(&observed, &[("2".to_owned(), event)].into(), &[])
             .unwrap()
             .render();
-        insta::assert_snapshot!(tree, @"");
+        insta::assert_snapshot!(tree, @r#"
+    RayCluster ml/demo  not ready: 1 of 2 pods are ready; demo-gpu-y Unschedulable: no GPU
+    ├─ HeadPodReady True (HeadPodRunningAndReady)
+    ├─ head
+    │  └─ demo-head-x  Running
+    └─ worker group gpu  0/1 ready
+       └─ demo-gpu-y  Pending: Unschedulable: no GPU
+          └─ last event: FailedScheduling: 0/1 nodes
+"#);
     }
 }

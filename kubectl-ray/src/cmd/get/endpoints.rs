@@ -12,8 +12,8 @@ use crate::table::{Layout, Row, column};
 #[derive(Debug, Args)]
 pub(super) struct EndpointsArgs {
     /// Ray cluster.
-    #[arg(add = crate::complete::clusters())]
-    cluster: String,
+    #[arg(value_name = "CLUSTER", add = crate::complete::clusters())]
+    name: String,
     /// Form of the output.
     #[arg(short, long, value_enum, default_value = "table", hide_default_value = true)]
     output: Format,
@@ -28,7 +28,7 @@ struct Endpoint {
 
 pub(super) async fn run(connection: &ConnectionArgs, args: &EndpointsArgs) -> Result<()> {
     let connected = connection.connect().await?;
-    let cluster = connected.api::<RayCluster>().get(&args.cluster).await?;
+    let cluster = connected.api::<RayCluster>().get(&args.name).await?;
     let head = cluster
         .status
         .and_then(|status| status.head)
@@ -36,8 +36,8 @@ pub(super) async fn run(connection: &ConnectionArgs, args: &EndpointsArgs) -> Re
     let services = connected.api::<Service>();
     let mut endpoints = Vec::new();
     for service in [
-        head.unwrap_or_else(|| names::head_service(&args.cluster)),
-        names::serve_service(&args.cluster),
+        head.unwrap_or_else(|| names::head_service(&args.name)),
+        names::serve_service(&args.name),
     ] {
         let Some(found) = services.get_opt(&service).await? else {
             continue;
@@ -56,7 +56,7 @@ pub(super) async fn run(connection: &ConnectionArgs, args: &EndpointsArgs) -> Re
             .iter()
             .try_for_each(|endpoint| output::line(&endpoint.url)),
         Format::Table | Format::Wide if endpoints.is_empty() => {
-            output::note(&format!("RayCluster {} has no Service yet.", args.cluster));
+            output::note(&format!("RayCluster {} has no Service yet.", args.name));
             Ok(())
         }
         Format::Table | Format::Wide => {

@@ -41,10 +41,10 @@ enum What {
     /// The auth token of a Ray cluster.
     Token(token::TokenArgs),
     /// ImageTemplates.
-    #[command(visible_alias = "image-templates", aliases = ["imagetemplate", "imagetemplates"])]
+    #[command(visible_alias = "image-templates", aliases = ["imagetemplate", "imagetemplates", "it"])]
     ImageTemplate(ImageTemplateArgs),
     /// ComputeTemplates of the namespace, and those of all namespaces.
-    #[command(visible_alias = "compute-templates", aliases = ["computetemplate", "computetemplates"])]
+    #[command(visible_alias = "compute-templates", aliases = ["computetemplate", "computetemplates", "ct"])]
     ComputeTemplate(ComputeTemplateArgs),
     /// Where dashboard, client, GCS and Serve of a Ray cluster are reached.
     Endpoints(endpoints::EndpointsArgs),

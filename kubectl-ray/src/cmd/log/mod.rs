@@ -72,8 +72,8 @@ enum NodeType {
 }
 
 pub(crate) async fn run(connection: &ConnectionArgs, args: &LogArgs) -> Result<()> {
-    let connected = connection.connect().await?;
     let (kind, name) = target(&args.target)?;
+    let connected = connection.connect().await?;
     let cluster = cluster_of(&connected, kind, &name).await?;
     let pods = nodes(&connected, &cluster, args).await?;
     if args.list {

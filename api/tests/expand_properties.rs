@@ -308,6 +308,64 @@ fn keeps(whole: &Value, part: &Value) -> bool {
     }
 }
 
+/// Any JSON that uses the words of RayClusters in wrong places.
+fn hostile() -> impl Strategy<Value = Value> {
+    let words = prop::sample::select(vec![
+        "metadata",
+        "annotations",
+        "labels",
+        "spec",
+        "headGroupSpec",
+        "workerGroupSpecs",
+        "groupName",
+        "template",
+        "containers",
+        "name",
+        "resources",
+        "limits",
+        "env",
+        "volumes",
+        "computeTemplate",
+        "imageTemplate",
+        "suspend",
+        "rayStartParams",
+        "templates.ray.io/gated",
+        "templates.ray.io/refresh",
+        "managedFields",
+        "fieldsV1",
+        "f:spec",
+        "k:{\"name\":\"a\"}",
+    ]);
+    let record = prop::sample::select(vec![
+        "{}",
+        "[",
+        r#"{"head":{"pieces":[{"at":"spec/[0]/[a=b]/[]","value":null}],"created":["","[]"]}}"#,
+        r#"{"cluster":{"pieces":[{"at":"","value":{}},{"at":"spec","value":{},"was":[]}],"created":["metadata"]}}"#,
+        r#"{"workers":{"t0":{"compute":{"kind":"x","name":"t0"},"pieces":[{"at":"template","value":{"spec":{}}}]}}}"#,
+    ]);
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i32>().prop_map(Value::from),
+        Just(json!("t0")),
+        Just(json!("i")),
+        record.clone().prop_map(Value::from)
+    ];
+    let body = leaf.prop_recursive(6, 64, 6, move |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..4).prop_map(Value::from),
+            btree_map(words.clone().prop_map(str::to_owned), inner, 0..6).prop_map(|map| json!(map))
+        ]
+    });
+    (body.clone(), body, option::of(record)).prop_map(|(spec, metadata, record)| {
+        let mut object = json!({"metadata": metadata, "spec": spec});
+        if let Some(record) = record {
+            object["metadata"] = json!({"annotations": {"templates.ray.io/expansion": record}});
+        }
+        object
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
@@ -404,5 +462,13 @@ proptest! {
             flags.collect::<Vec<_>>()
         };
         prop_assert_eq!(overridden(&again), overridden(&expanded));
+    }
+
+    #[test]
+    fn hostile_shapes_are_answered_without_a_panic(object in hostile(), old in option::of(hostile()), world in world()) {
+        let expanded = world.expand(&object, old.as_ref());
+        if let Some(expanded) = expanded {
+            let _ = strip(&expanded);
+        }
     }
 }

@@ -169,19 +169,19 @@ pub fn strip(object: &Value) -> Value {
 /// What the user asked for: the object without what earlier expansions filled.
 fn bare(request: &Request<'_>, ownership: &Ownership) -> Value {
     let mut object = request.object.clone();
+    let remove = |object: &mut Value, key: &str| {
+        let annotations = object.pointer_mut("/metadata/annotations");
+        annotations.and_then(Value::as_object_mut).and_then(|annotations| annotations.remove(key))
+    };
+    // A touch has done its work once it is here.
+    remove(&mut object, annotation::GATE_LIFT);
     // The object's own record matters after a re-invocation, and for a stale copy that is put back.
     let records = [Some(request.object), request.old_object];
     for record in records.into_iter().flatten().filter_map(Record::of) {
         take_back::take_back(&mut object, &record, ownership);
     }
-    // A record that does not read, and a touch that did its work.
-    let annotations = object
-        .pointer_mut("/metadata/annotations")
-        .and_then(Value::as_object_mut);
-    if let Some(annotations) = annotations {
-        annotations.remove(annotation::EXPANSION);
-        annotations.remove(annotation::GATE_LIFT);
-    }
+    // One that does not read.
+    remove(&mut object, annotation::EXPANSION);
     object
 }
 

@@ -46,11 +46,20 @@ enum Rest {
 
 impl Taker<'_> {
     fn take_all(&self, root: &mut Value, filled: &Filled) {
-        // The Ray container is filled first and goes last.
-        for piece in filled.pieces.iter().rev().filter(|piece| !piece.overridden) {
+        // The Ray container goes last: it must be bare to be taken.
+        let ours = || filled.pieces.iter().rev().filter(|piece| !piece.overridden);
+        for piece in ours().filter(|piece| piece.at != container()) {
             self.take(root, piece);
         }
-        for created in filled.created.iter().rev() {
+        self.drop_empty(root, &filled.created);
+        for piece in ours().filter(|piece| piece.at == container()) {
+            self.take(root, piece);
+        }
+        self.drop_empty(root, &filled.created);
+    }
+
+    fn drop_empty(&self, root: &mut Value, created: &[Path]) {
+        for created in created.iter().rev() {
             self.drop_if_empty(root, created);
         }
     }

@@ -69,6 +69,8 @@ mkdir -p "$overlay"
   operator_args=("--helper-image=$servers" "--default-repository=$repository")
   [ -z "$builder" ] || operator_args+=("--builder-image=$builder")
   [ -z "$insecure" ] || operator_args+=("--insecure-registry=$insecure")
+  # The local registry is docker.io too.
+  [ -z "$local_cluster" ] || operator_args+=("--registry-mirror=$REGISTRY")
   patch ray-operator "${operator_args[@]}"
   patch ray-webhook "--default-repository=$repository"
 } > "$overlay/kustomization.yaml"

@@ -40,9 +40,11 @@ pub enum Step {
 /// # Errors
 /// When the step fails; the message is for the person who reads the ImageTemplate's status.
 pub fn run(args: &HelperArgs) -> anyhow::Result<()> {
-    match &args.step {
+    let result = match &args.step {
         Step::Secrets(args) => secrets::run(args),
         Step::Context(args) => context::run(args),
         Step::Seal(args) => seal::run(args),
-    }
+    };
+    // In one line: it becomes the message of a status.
+    result.map_err(|error| anyhow::anyhow!("{error:#}"))
 }

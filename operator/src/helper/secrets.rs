@@ -21,25 +21,16 @@ const DOCKER_HUB_KEY: &str = "https://index.docker.io/v1/";
 /// Mounted Secrets, each in a folder of its name, and what they are for.
 #[derive(Debug, clap::Args)]
 pub struct SecretsArgs {
-    /// Secret to push the image with.
-    #[arg(long, requires = "push_registry")]
-    push: Option<PathBuf>,
-    /// Registry of the image.
-    #[arg(long)]
-    push_registry: Option<String>,
-    /// Secret to pull the base image with; repeatable.
-    #[arg(long, requires = "pull_registry")]
-    pull: Vec<PathBuf>,
-    /// Registry of the base image.
-    #[arg(long)]
-    pull_registry: Option<String>,
-    /// Secret to push cached layers with.
-    #[arg(long, requires = "cache_registry")]
-    cache: Option<PathBuf>,
-    /// Registry of the cache.
-    #[arg(long)]
-    cache_registry: Option<String>,
-    /// Secret with the package indexes' logins.
+    /// REGISTRY=FOLDER of the Secret to push the image with.
+    #[arg(long, value_parser = Login::parse)]
+    push: Option<Login>,
+    /// REGISTRY=FOLDER of a Secret to pull the base image with; repeatable.
+    #[arg(long, value_parser = Login::parse)]
+    pull: Vec<Login>,
+    /// REGISTRY=FOLDER of a Secret that the build pushes with: cached layers, or the image where build and push are one; repeatable.
+    #[arg(long, value_parser = Login::parse)]
+    cache: Vec<Login>,
+    /// Folder of the Secret with the package indexes' logins.
     #[arg(long)]
     pip: Option<PathBuf>,
     /// Host of a package index; repeatable.
@@ -53,21 +44,34 @@ pub struct SecretsArgs {
     push_folder: Option<PathBuf>,
 }
 
+/// A mounted Secret and the registry that it is for.
+#[derive(Clone, Debug)]
+struct Login {
+    registry: String,
+    secret: PathBuf,
+}
+
+impl Login {
+    fn parse(text: &str) -> Result<Self, String> {
+        let (registry, secret) = text.split_once('=').ok_or("write REGISTRY=FOLDER")?;
+        Ok(Self {
+            registry: registry.to_owned(),
+            secret: secret.into(),
+        })
+    }
+}
+
 pub(super) fn run(args: &SecretsArgs) -> anyhow::Result<()> {
-    if let (Some(secret), Some(registry), Some(folder)) = (&args.push, &args.push_registry, &args.push_folder)
-    {
-        let logins = logins(std::slice::from_ref(secret), registry)?;
+    if let (Some(push), Some(folder)) = (&args.push, &args.push_folder) {
+        let logins = logins(std::slice::from_ref(push))?;
         write(folder, "config.json", &json!({ "auths": logins }).to_string())?;
     }
     let Some(folder) = &args.build_folder else {
         return Ok(());
     };
     let mut auths = Map::new();
-    if let Some(registry) = args.pull_registry.as_ref().filter(|_| !args.pull.is_empty()) {
-        auths.extend(logins(&args.pull, registry)?);
-    }
-    if let (Some(secret), Some(registry)) = (&args.cache, &args.cache_registry) {
-        auths.extend(logins(std::slice::from_ref(secret), registry)?);
+    for group in std::iter::once(args.pull.as_slice()).chain(args.cache.chunks(1)) {
+        auths.extend(logins(group)?);
     }
     write(folder, "config.json", &json!({ "auths": auths }).to_string())?;
     if let Some(secret) = &args.pip {
@@ -82,37 +86,42 @@ fn write(folder: &Path, name: &str, content: &str) -> anyhow::Result<()> {
     fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The logins for one registry out of Docker configurations; the first Secret that has one wins.
-fn logins(secrets: &[PathBuf], registry: &str) -> anyhow::Result<Map<String, Value>> {
+/// The logins for the registry that all of the Secrets are for; the first Secret that has one wins.
+fn logins(secrets: &[Login]) -> anyhow::Result<Map<String, Value>> {
     let mut found = Map::new();
     let mut others = Vec::new();
-    for secret in secrets {
+    for Login { registry, secret } in secrets {
         for (key, login) in docker_config(secret)? {
             let host = host(&key);
-            if host != registry {
+            if host != *registry {
                 others.push(host);
-            } else {
-                let key = if host == "docker.io" {
-                    DOCKER_HUB_KEY.to_owned()
-                } else {
-                    key
-                };
-                found.entry(key).or_insert(login);
+                continue;
             }
+            let key = if host == "docker.io" {
+                DOCKER_HUB_KEY.to_owned()
+            } else {
+                key
+            };
+            found.entry(key).or_insert(login);
         }
     }
-    let names: Vec<_> = secrets.iter().map(|secret| name(secret)).collect();
-    ensure!(
-        !found.is_empty(),
-        "Secret {} has no login for {registry}, only for {}: add one, or name another Secret",
-        names.join(", "),
-        if others.is_empty() {
-            "nothing".to_owned()
-        } else {
-            others.join(", ")
-        }
-    );
+    if let Some(first) = secrets.first().filter(|_| found.is_empty()) {
+        let names: Vec<_> = secrets.iter().map(|one| name(&one.secret)).collect();
+        bail!(
+            "Secret {} has no login for {}, only for {}: add one, or name another Secret",
+            names.join(", "),
+            first.registry,
+            listed(&others)
+        );
+    }
     Ok(found)
+}
+
+fn listed(hosts: &[impl std::borrow::Borrow<str>]) -> String {
+    match hosts {
+        [] => "nothing".to_owned(),
+        hosts => hosts.join(", "),
+    }
 }
 
 fn docker_config(secret: &Path) -> anyhow::Result<BTreeMap<String, Value>> {
@@ -189,11 +198,7 @@ fn netrc(secret: &Path, hosts: &[String]) -> anyhow::Result<String> {
         "Secret {} has no login for {}, only for {}: add a line `machine HOST login USER password PASSWORD`",
         name(secret),
         hosts.join(", "),
-        if others.is_empty() {
-            "nothing".to_owned()
-        } else {
-            others.join(", ")
-        }
+        listed(&others)
     );
     Ok(written)
 }
@@ -215,6 +220,13 @@ mod tests {
         fs::create_dir_all(&path).unwrap();
         fs::write(path.join(key), text).unwrap();
         path
+    }
+
+    fn login(registry: &str, secret: PathBuf) -> Login {
+        Login {
+            registry: registry.to_owned(),
+            secret,
+        }
     }
 
     #[test]
@@ -242,12 +254,9 @@ mod tests {
         fs::create_dir(&build).unwrap();
         fs::create_dir(&out).unwrap();
         run(&SecretsArgs {
-            push: Some(push),
-            push_registry: Some("reg.example:5000".to_owned()),
-            pull: vec![pull],
-            pull_registry: Some("docker.io".to_owned()),
-            cache: None,
-            cache_registry: None,
+            push: Some(login("reg.example:5000", push)),
+            pull: vec![login("docker.io", pull)],
+            cache: Vec::new(),
             pip: Some(pip),
             pip_host: vec!["index.example".to_owned()],
             build_folder: Some(build.clone()),
@@ -290,7 +299,7 @@ mod tests {
             ),
         ] {
             let path = secret(folder.path(), "push", key, text);
-            let error = format!("{:#}", logins(&[path], "reg.example").unwrap_err());
+            let error = format!("{:#}", logins(&[login("reg.example", path)]).unwrap_err());
             assert!(error.contains(expected) && error.contains("push"), "{error}");
             assert!(!error.contains("hunter2"), "{error}");
         }

@@ -189,10 +189,68 @@ fn job(template: &ImageTemplate, name: String, identity: &Identity, spec: PodSpe
 }
 
 /// The step that checks Secrets, and which steps get logins.
+#[derive(Default)]
 struct Credentials {
     step: Option<Container>,
     build: bool,
     push: bool,
+}
+
+/// A Secret that a template names, and what for.
+struct Named<'a> {
+    /// Option of the helper.
+    option: &'static str,
+    secret: &'a str,
+    key: &'static str,
+    /// Registry that its login is for; none for package indexes.
+    registry: Option<String>,
+}
+
+/// Secrets in the order in which they are checked.
+fn named<'a>(spec: &'a ImageTemplateSpec, wanted: &'a Wanted, flavor: BuilderFlavor) -> Vec<Named<'a>> {
+    let docker = |option, secret, registry| Named {
+        option,
+        secret,
+        key: DOCKER_KEY,
+        registry: Some(registry),
+    };
+    let registry = |image: &str| {
+        let parsed = image.parse::<Reference>();
+        parsed.map_or_else(|_| image.to_owned(), |it| it.repository.registry)
+    };
+    // The archived executor pushes from within the build, as every one does with its cache.
+    let push = match flavor {
+        BuilderFlavor::Maintained => "push",
+        BuilderFlavor::Archived => "cache",
+    };
+    let target = &wanted.target;
+    let mut named = Vec::new();
+    named.extend(
+        target
+            .push_secret
+            .iter()
+            .map(|secret| docker(push, secret, target.repository.registry.clone())),
+    );
+    named.extend(
+        spec.pull_secrets
+            .iter()
+            .map(|secret| docker("pull", secret, registry(&spec.base_image))),
+    );
+    let cache = spec.cache.as_ref().filter(|cache| cache.enabled == Some(true));
+    if let Some((secret, repository)) =
+        cache.and_then(|it| it.push_secret.as_ref().zip(it.repository.as_ref()))
+    {
+        named.push(docker("cache", secret, registry(repository)));
+    }
+    if let Some(secret) = spec.pip.as_ref().and_then(|pip| pip.credentials_secret.as_ref()) {
+        named.push(Named {
+            option: "pip",
+            secret,
+            key: NETRC_KEY,
+            registry: None,
+        });
+    }
+    named
 }
 
 fn credentials(
@@ -201,79 +259,36 @@ fn credentials(
     wanted: &Wanted,
     args: &ImageArgs,
 ) -> Credentials {
-    let cache = spec.cache.as_ref().filter(|cache| cache.enabled == Some(true));
-    let cache = cache.and_then(|cache| Some((cache.push_secret.as_ref()?, cache.repository.as_ref()?)));
-    let pip = spec.pip.as_ref().and_then(|pip| pip.credentials_secret.as_ref());
-    let push = wanted.target.push_secret.as_ref();
-    let one_container = args.builder_flavor == BuilderFlavor::Archived;
-    let build = !spec.pull_secrets.is_empty()
-        || cache.is_some()
-        || pip.is_some()
-        || (one_container && push.is_some());
-    if push.is_none() && !build {
-        return Credentials {
-            step: None,
-            build: false,
-            push: false,
-        };
+    let named = named(spec, wanted, args.builder_flavor);
+    if named.is_empty() {
+        return Credentials::default();
     }
-    let registry = |image: &str| {
-        image
-            .parse::<Reference>()
-            .map_or_else(|_| image.to_owned(), |it| it.repository.registry)
-    };
-    let mut arguments = Vec::new();
-    let mut mounts = Vec::new();
-    let mut secret = |option: &str, name: &str, key: &str| {
-        let path = format!("/secrets/{option}/{name}");
-        arguments.push(format!("--{option}={path}"));
-        mounts.push((pod.secret(name, key), path));
-    };
-    if let Some(name) = push.filter(|_| !one_container) {
-        secret("push", name, DOCKER_KEY);
+    let (mut arguments, mut mounts) = (Vec::new(), Vec::new());
+    for one in &named {
+        let path = format!("/secrets/{}/{}", one.option, one.secret);
+        arguments.push(match &one.registry {
+            Some(registry) => format!("--{}={registry}={path}", one.option),
+            None => format!("--{}={path}", one.option),
+        });
+        mounts.push((pod.secret(one.secret, one.key), path, true));
     }
-    for name in &spec.pull_secrets {
-        secret("pull", name, DOCKER_KEY);
-    }
-    let cache_secret = cache.map(|(name, repository)| (name, registry(repository)));
-    let joint = push
-        .filter(|_| one_container)
-        .map(|name| (name, wanted.target.repository.registry.clone()));
-    for (name, _) in cache_secret.iter().chain(&joint) {
-        secret("cache", name, DOCKER_KEY);
-    }
-    if let Some(name) = pip {
-        secret("pip", name, NETRC_KEY);
-    }
-    arguments.push(format!("--push-registry={}", wanted.target.repository.registry));
-    arguments.push(format!("--pull-registry={}", registry(&spec.base_image)));
-    arguments.extend(
-        cache_secret
-            .iter()
-            .chain(&joint)
-            .map(|(_, host)| format!("--cache-registry={host}")),
-    );
     arguments.extend(netrc_hosts(spec).iter().map(|host| format!("--pip-host={host}")));
-    let push = push.is_some() && !one_container;
-    let mut volumes = Vec::new();
-    if build {
-        pod.empty("build-logins", true);
-        arguments.push(format!("--build-folder={}", pod::BUILD_LOGINS));
-        volumes.push(("build-logins", pod::BUILD_LOGINS));
-    }
-    if push {
-        pod.empty("push-logins", true);
-        arguments.push(format!("--push-folder={}", pod::PUSH_LOGINS));
-        volumes.push(("push-logins", pod::PUSH_LOGINS));
+    let push = named.iter().any(|one| one.option == "push");
+    let build = named.iter().any(|one| one.option != "push");
+    let folders = [
+        (build, "build-logins", "--build-folder", pod::BUILD_LOGINS),
+        (push, "push-logins", "--push-folder", pod::PUSH_LOGINS),
+    ];
+    for (_, volume, option, path) in folders.into_iter().filter(|(needed, ..)| *needed) {
+        pod.empty(volume, true);
+        arguments.push(format!("{option}={path}"));
+        mounts.push((volume.to_owned(), path.to_owned(), false));
     }
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let mut step = pod::helper("secrets", args, &arguments);
-    for (volume, path) in &mounts {
-        step = step.mount(volume, path, true);
-    }
-    for (volume, path) in volumes {
-        step = step.mount(volume, path, false);
-    }
+    let step = pod::helper("secrets", args, &arguments);
+    let step = mounts.iter().fold(step, |step, (volume, path, read_only)| {
+        step.mount(volume, path, *read_only)
+    });
     Credentials {
         step: Some(step.into_container()),
         build,

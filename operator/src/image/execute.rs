@@ -19,7 +19,8 @@ use super::args::ImageArgs;
 use super::attempt::{Identity, STOPPED, StopReason, Stopped};
 use super::build;
 use super::observe::REQUEST_TIMEOUT;
-use super::plan::{Action, Plan};
+use super::phase::Action;
+use super::plan::Plan;
 use super::status::Notice;
 use super::wanted::Wanted;
 

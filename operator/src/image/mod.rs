@@ -15,6 +15,7 @@ mod attempt;
 mod build;
 mod execute;
 mod observe;
+mod phase;
 mod plan;
 mod pod;
 mod progress;

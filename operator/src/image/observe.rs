@@ -8,6 +8,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ListParams};
+use kube::core::ObjectMeta;
 use kube::{Client, Resource, ResourceExt};
 use ray_api::image::Policy;
 use ray_api::meta::label;
@@ -22,8 +23,6 @@ use super::wanted::{Wanted, wanted};
 
 /// Longest time of a request.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// What Kubernetes labels the pods of a Job with.
-const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 
 /// What there is.
 #[derive(Clone, Debug, Default)]
@@ -56,12 +55,7 @@ pub(super) async fn observe(
         .map_err(|_| Error::TimedOut)??;
 
     let owner = uid(template);
-    let owned = |meta: &kube::core::ObjectMeta| {
-        meta.owner_references
-            .iter()
-            .flatten()
-            .any(|reference| reference.uid == owner)
-    };
+    let owned = |meta: &ObjectMeta| controller(meta) == Some(owner.as_str());
     let jobs: Vec<_> = jobs.items.into_iter().filter(|job| owned(job.meta())).collect();
     let orphans = maps
         .items
@@ -109,12 +103,21 @@ pub(super) async fn observe(
     Ok(observed)
 }
 
+/// Uid of the object that controls another.
+fn controller(meta: &ObjectMeta) -> Option<&str> {
+    let references = meta.owner_references.iter().flatten();
+    references
+        .filter(|it| it.controller == Some(true))
+        .map(|it| it.uid.as_str())
+        .next()
+}
+
+/// The newest pod that the Job controls: a label alone anybody could write.
 fn newest_pod<'a>(pods: &'a [Pod], job: &Job) -> Option<&'a Pod> {
-    let name = job.name_any();
-    let of_job = pods
+    let controlled = pods
         .iter()
-        .filter(|pod| pod.labels().get(JOB_NAME) == Some(&name));
-    of_job.max_by_key(|pod| pod.creation_timestamp().map(|time| time.0))
+        .filter(|pod| controller(pod.meta()) == job.meta().uid.as_deref());
+    controlled.max_by_key(|pod| pod.creation_timestamp().map(|time| time.0))
 }
 
 /// Events about a Job without a pod, or about a pod that does not run; others need none.

@@ -10,7 +10,7 @@ use ray_api::image::{Reference, base_ray_version, default_user};
 use ray_api::template::v1alpha1::{BuildRecord, BuildStatus, ImageTemplate, ImageTemplateStatus};
 
 use super::attempt::{Found, Identity, Progress, Verification};
-use super::plan::{Action, Build, Image, Phase};
+use super::phase::{Action, Build, Image, Phase};
 use super::wanted::Wanted;
 
 /// Hexadecimal digits of a digest in columns.

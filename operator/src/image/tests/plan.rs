@@ -8,7 +8,8 @@ use serde_json::json;
 
 use super::super::attempt::{Attempt, Found, Identity, Progress, StopReason, Verification, failure};
 use super::super::observe::Observed;
-use super::super::plan::{Action, Phase, Plan, plan};
+use super::super::phase::{Action, Phase};
+use super::super::plan::{Plan, plan};
 use super::super::status::notices;
 use super::super::wanted::wanted;
 use super::{at, policy, template, want};

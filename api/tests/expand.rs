@@ -585,3 +585,27 @@ fn an_unknown_or_broken_record_is_ignored() {
     let expanded = world().expand(&object, None).unwrap().object;
     assert!(Record::of(&expanded).is_some());
 }
+
+#[test]
+fn an_empty_group_that_someone_applied_owns_nothing_in_it() {
+    let old = world().expand(&cluster(), None).unwrap().object;
+    let mut removed = old.clone();
+    removed["spec"]["headGroupSpec"]
+        .as_object_mut()
+        .unwrap()
+        .remove("computeTemplate");
+    removed["metadata"]["managedFields"] =
+        json!([{"manager": "me", "operation": "Apply", "fieldsV1": {"f:spec": {"f:headGroupSpec": {}}}}]);
+    let request = Request {
+        namespace: "team-a",
+        object: &removed,
+        old_object: Some(&old),
+        dry_run: false,
+        field_manager: Some("me"),
+    };
+    let expanded = world().write(request).unwrap().object;
+    assert_eq!(
+        expanded.pointer("/spec/headGroupSpec/template/spec/containers/0"),
+        Some(&json!({"name": "ray-head", "image": "reg/torch@sha256:one"}))
+    );
+}

@@ -8,6 +8,9 @@ use super::group::GroupKey;
 use super::path::{self, Path, Segment};
 use crate::meta::annotation;
 
+/// Maps of a pod spec that server-side apply takes as a whole.
+const ATOMIC_MAPS: [&str; 1] = ["nodeSelector"];
+
 /// What a request says about who asked for which field.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ownership {
@@ -98,14 +101,21 @@ impl Ownership {
 impl Manager {
     fn owns(&self, path: &[Segment], value: &Value) -> bool {
         let mut at = &self.fields;
+        let mut parent = "";
         for segment in path {
             let Some(fields) = at.as_object() else {
                 return false;
             };
             if fields.is_empty() {
-                // An atomic list or map: its parts have no entries. Who applies it now sends all of it.
-                return self.applies && self.current;
+                // An atomic list or map has no entries for its parts: who applies it now sends all of it.
+                // An empty object that someone applied looks the same, but nothing in it is theirs.
+                let atomic = !matches!(segment, Segment::Key(_)) || ATOMIC_MAPS.contains(&parent);
+                return atomic && self.applies && self.current;
             }
+            parent = match segment {
+                Segment::Key(key) => key.as_str(),
+                _ => "",
+            };
             let next = match segment {
                 Segment::Key(key) => fields.get(&format!("f:{key}")),
                 Segment::Item(key, name) => keyed(fields, key, name),

@@ -21,7 +21,7 @@ use crate::args::{Args, CertificateArgs};
 
 /// Longest time until a replica serves what the Secret holds.
 const POLL: Duration = Duration::from_secs(10);
-/// While there is no certificate yet.
+/// While there is no certificate yet, or something is in the way of keeping it.
 const RETRY: Duration = Duration::from_secs(1);
 
 struct Keeper {
@@ -79,14 +79,19 @@ impl Keeper {
     async fn keep(mut self) {
         let poll = (self.wanted.pause / 4).min(POLL);
         let shutdown = self.serving.shutdown.clone();
+        let mut wait = RETRY;
         while shutdown
-            .run_until_cancelled(tokio::time::sleep(poll))
+            .run_until_cancelled(tokio::time::sleep(wait))
             .await
             .is_some()
         {
-            if let Err(error) = self.turn().await {
-                tracing::warn!(%error, "cannot keep the certificate");
-            }
+            wait = match self.turn().await {
+                Ok(()) => poll,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot keep the certificate");
+                    RETRY
+                }
+            };
         }
     }
 

@@ -1,6 +1,6 @@
 //! Expansion by example: each rule of the design on small clusters.
 
-#![allow(missing_docs)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
 use ray_api::expand::{
     Compute, Denial, Expanded, Image, Needed, Record, Request, Templates, expand, references, strip,

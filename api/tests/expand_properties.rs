@@ -1,6 +1,6 @@
 //! Expansion over generated clusters and templates.
 
-#![allow(missing_docs)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
 use proptest::collection::{btree_map, vec};
 use proptest::option;

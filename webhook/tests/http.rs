@@ -1,6 +1,6 @@
 //! The endpoints without a cluster: hostile bodies, answers, and TLS.
 
-#![allow(missing_docs)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,6 +1,6 @@
 //! The life of the self-signed certificate, step by step.
 
-#![allow(missing_docs)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! A certificate that others keep in mounted files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -50,8 +50,8 @@ pub(super) async fn start(
     Ok(config)
 }
 
-async fn read(certificate: &PathBuf, key: &PathBuf) -> anyhow::Result<Pair> {
-    let read = async |path: &PathBuf| {
+async fn read(certificate: &Path, key: &Path) -> anyhow::Result<Pair> {
+    let read = async |path: &Path| {
         let text = tokio::fs::read_to_string(path).await;
         text.with_context(|| format!("cannot read {}", path.display()))
     };

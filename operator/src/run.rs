@@ -68,7 +68,7 @@ fn controllers(args: &RunArgs, shared: &Shared, registry: &mut Registry) -> anyh
     let mut starts = Vec::new();
     if args.runs(ControllerName::Cluster) {
         let metrics = cluster::Metrics::register(registry);
-        let config = cluster::Config::new(&args.cluster, args)?;
+        let config = cluster::Config::new(&args.cluster, args);
         let shared = shared.clone();
         starts.push(start(move |stop| cluster::run(shared, config, metrics, stop)));
     }

@@ -4,6 +4,7 @@
 //! `make test` starts both, names them in `RAY_TESTS_CONTROL_PLANE` and `RAY_TESTS_NODE`, and runs everything.
 
 mod process;
+pub mod recorded;
 mod user;
 
 use std::future::Future;

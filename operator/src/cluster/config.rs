@@ -30,18 +30,24 @@ pub struct ClusterArgs {
     /// Clean up Redis when a fault tolerant cluster is deleted.
     #[arg(long, env = "ENABLE_GCS_FT_REDIS_CLEANUP", default_value = "true", value_parser = parse_bool)]
     pub redis_cleanup: bool,
-    /// CPU of `wait-gcs-ready`; its memory is the next flag.
-    #[arg(long, default_value = "200m")]
+    /// CPU request of `wait-gcs-ready` where the Ray container names none.
+    #[arg(long, default_value = "200m", value_parser = quantity)]
     pub init_container_cpu: String,
-    /// Memory of `wait-gcs-ready`: `ray health-check` needs more than KubeRay's 256Mi.
-    #[arg(long, default_value = "512Mi")]
+    /// CPU limit of `wait-gcs-ready` where the Ray container names none.
+    #[arg(long, default_value = "1", value_parser = quantity)]
+    pub init_container_cpu_limit: String,
+    /// Memory request of `wait-gcs-ready` where the Ray container names none.
+    #[arg(long, default_value = "256Mi", value_parser = quantity)]
     pub init_container_memory: String,
+    /// Memory limit of `wait-gcs-ready` where the Ray container names none; its health check outgrows 256Mi.
+    #[arg(long, default_value = "512Mi", value_parser = quantity)]
+    pub init_container_memory_limit: String,
     /// Pods that are created or deleted at the same time, over all clusters.
     #[arg(long, default_value_t = 32)]
     pub pod_concurrency: usize,
 }
 
-/// What the cluster controller was told, in the form it uses.
+/// What the cluster controller was told.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The flags.
@@ -51,14 +57,29 @@ pub struct Config {
 }
 
 impl Config {
-    /// Checks the flags.
-    ///
-    /// # Errors
-    /// When a quantity does not parse.
-    pub fn new(args: &ClusterArgs, run: &RunArgs) -> anyhow::Result<Self> {
-        Ok(Self {
+    /// From the flags.
+    #[must_use]
+    pub fn new(args: &ClusterArgs, run: &RunArgs) -> Self {
+        Self {
             args: args.clone(),
             concurrency: run.reconcile_concurrency.max(1),
-        })
+        }
+    }
+}
+
+#[cfg(test)]
+impl Config {
+    /// The defaults, whatever the environment says.
+    pub(crate) fn for_tests() -> Self {
+        use clap::Parser;
+        let cli = crate::args::Cli::parse_from(["ray-operator"]);
+        Self::new(&cli.run.cluster, &cli.run)
+    }
+}
+
+fn quantity(text: &str) -> Result<String, String> {
+    match text.parse::<ray_api::quantity::Amount>() {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }

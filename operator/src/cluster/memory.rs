@@ -1,0 +1,257 @@
+//! What this process remembers of a cluster between two passes; nothing that a restart must not lose.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use ray_api::ray::v1::{RayCluster, RayClusterStatus};
+
+use super::pods::ClusterKey;
+
+/// Longest hold of a group whose pods end or are refused.
+const LONGEST_HOLD: SignedDuration = SignedDuration::from_secs(300);
+/// Hold of a group that ran into a quota: short enough to go on soon after it is raised.
+const QUOTA_HOLD: SignedDuration = SignedDuration::from_secs(59);
+/// A group without failures for this long starts over.
+const FORGIVE: SignedDuration = SignedDuration::from_secs(600);
+/// A change of the status waits this long for others.
+const SETTLE: Duration = Duration::from_secs(1);
+/// Between two writes that nobody waits for.
+const STATUS_PERIOD: Duration = Duration::from_secs(3);
+
+/// Why a group creates nothing for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setback {
+    /// A pod ended; the first is replaced at once.
+    Ended,
+    /// The API server refused a pod.
+    Refused,
+    /// A quota was exceeded.
+    Quota,
+}
+
+/// A group that creates nothing for a while.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    setbacks: u32,
+    last: Timestamp,
+    until: Timestamp,
+}
+
+/// Of one cluster.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// Generation that the holds belong to: a new spec starts over.
+    generation: Option<i64>,
+    /// By group; the head's is `None`.
+    holds: HashMap<Option<String>, Hold>,
+    /// The last status that was written, with the resourceVersion that it made.
+    written: Option<(u64, RayClusterStatus)>,
+    dirty_since: Option<Instant>,
+    last_write: Option<Instant>,
+    /// Whether the authentication Secret was seen to be there.
+    pub has_secret: bool,
+    /// Errors of this cluster in a row.
+    pub errors: u32,
+    /// Last warning of each reason, so that it is said once.
+    said: HashMap<&'static str, String>,
+}
+
+impl Memory {
+    /// Starts over where the spec has changed.
+    pub fn see_generation(&mut self, generation: Option<i64>) {
+        if self.generation != generation {
+            self.generation = generation;
+            self.holds.clear();
+        }
+    }
+
+    /// Until when a group creates nothing.
+    #[must_use]
+    pub fn held_until(&self, group: Option<&str>) -> Option<Timestamp> {
+        self.holds.get(&group.map(str::to_owned)).map(|hold| hold.until)
+    }
+
+    /// Holds a group: 0 s (1 s where it was refused), then twice as long each time.
+    pub fn set_back(&mut self, group: Option<&str>, setback: Setback, now: Timestamp) {
+        let hold = self.holds.entry(group.map(str::to_owned)).or_insert(Hold {
+            setbacks: 0,
+            last: now,
+            until: now,
+        });
+        if now.duration_since(hold.last) > FORGIVE {
+            hold.setbacks = 0;
+        }
+        let doubled = |exponent: u32| SignedDuration::from_secs(1_i64 << exponent.min(10)).min(LONGEST_HOLD);
+        let wait = match setback {
+            Setback::Quota => QUOTA_HOLD,
+            Setback::Refused => doubled(hold.setbacks),
+            Setback::Ended if hold.setbacks == 0 => SignedDuration::ZERO,
+            Setback::Ended => doubled(hold.setbacks - 1),
+        };
+        hold.setbacks = hold.setbacks.saturating_add(1);
+        hold.last = now;
+        hold.until = now + wait;
+    }
+
+    /// Whether that warning is new; the same one again is said by nobody.
+    pub fn is_news(&mut self, reason: &'static str, message: &str) -> bool {
+        let old = self.said.insert(reason, message.to_owned());
+        old.as_deref() != Some(message)
+    }
+
+    /// Forgets a warning, so that it is news when it comes back.
+    pub fn forget(&mut self, reason: &'static str) {
+        self.said.remove(reason);
+    }
+
+    /// The cluster with the status that was last written, where the watch has not shown it yet.
+    pub fn refresh(&mut self, cluster: &RayCluster) -> Option<RayCluster> {
+        let shown = cluster
+            .metadata
+            .resource_version
+            .as_deref()
+            .and_then(|text| text.parse().ok());
+        match &self.written {
+            Some((version, status)) if shown.is_none_or(|shown: u64| shown < *version) => {
+                let mut cluster = cluster.clone();
+                cluster.status = Some(status.clone());
+                Some(cluster)
+            }
+            _ => {
+                self.written = None;
+                None
+            }
+        }
+    }
+
+    /// How long a changed status still waits: zero means now.
+    pub fn status_wait(&mut self, urgent: bool, now: Instant) -> Duration {
+        let dirty = *self.dirty_since.get_or_insert(now);
+        if urgent {
+            return Duration::ZERO;
+        }
+        let settled = dirty + SETTLE;
+        let due = self
+            .last_write
+            .map_or(settled, |last| settled.max(last + STATUS_PERIOD));
+        due.saturating_duration_since(now)
+    }
+
+    /// The status is as it should be.
+    pub fn status_is_clean(&mut self) {
+        self.dirty_since = None;
+    }
+
+    /// Remembers a write that made that resourceVersion.
+    pub fn status_written(&mut self, status: RayClusterStatus, resource_version: Option<&str>, now: Instant) {
+        self.dirty_since = None;
+        self.last_write = Some(now);
+        let version = resource_version.and_then(|text| text.parse().ok());
+        self.written = version.map(|version| (version, status));
+    }
+}
+
+/// Of all clusters.
+#[derive(Debug, Default)]
+pub struct Memories(Mutex<HashMap<ClusterKey, Arc<Mutex<Memory>>>>);
+
+impl Memories {
+    /// Of that cluster.
+    pub fn of(&self, key: &ClusterKey) -> Arc<Mutex<Memory>> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(all.entry(key.clone()).or_default())
+    }
+
+    /// The cluster is gone.
+    pub fn forget(&self, key: &ClusterKey) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+}
+
+/// Locks one memory; passes of one cluster never overlap, so nobody waits.
+pub fn lock(memory: &Mutex<Memory>) -> MutexGuard<'_, Memory> {
+    memory.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn the_first_pod_that_ends_is_replaced_at_once_and_a_crash_loop_slows_down() {
+        let mut memory = Memory::default();
+        let mut waits = Vec::new();
+        for _ in 0..12 {
+            memory.set_back(Some("g"), Setback::Ended, at(0));
+            waits.push(memory.held_until(Some("g")).unwrap().as_second());
+        }
+        assert_eq!(waits, [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+        assert_eq!(memory.held_until(Some("other")), None);
+        memory.set_back(Some("g"), Setback::Ended, at(700));
+        assert_eq!(
+            memory.held_until(Some("g")),
+            Some(at(700)),
+            "ten quiet minutes are forgiven"
+        );
+        memory.see_generation(Some(2));
+        assert_eq!(memory.held_until(Some("g")), None, "a new spec starts over");
+    }
+
+    #[test]
+    fn an_exceeded_quota_is_retried_less_than_once_a_minute_in_ten_minutes() {
+        let mut memory = Memory::default();
+        let (mut now, mut attempts) = (0, 0);
+        while now <= 600 {
+            memory.set_back(None, Setback::Quota, at(now));
+            attempts += 1;
+            let next = memory.held_until(None).unwrap().as_second();
+            assert!(next - now < 60, "raising the quota heals within a minute");
+            now = next;
+        }
+        assert!(attempts <= 11, "{attempts}");
+    }
+
+    #[test]
+    fn status_changes_wait_for_each_other_but_not_when_somebody_waits_for_them() {
+        let mut memory = Memory::default();
+        let start = Instant::now();
+        let after = |millis| start + Duration::from_millis(millis);
+        assert_eq!(memory.status_wait(false, after(0)), SETTLE);
+        assert_eq!(memory.status_wait(false, after(400)), Duration::from_millis(600));
+        assert_eq!(memory.status_wait(true, after(400)), Duration::ZERO);
+        memory.status_written(RayClusterStatus::default(), Some("7"), after(1000));
+        assert_eq!(
+            memory.status_wait(false, after(1100)),
+            Duration::from_millis(2900)
+        );
+    }
+
+    #[test]
+    fn the_written_status_holds_until_the_watch_has_caught_up() {
+        let mut memory = Memory::default();
+        let mut cluster = RayCluster::default();
+        let status = RayClusterStatus {
+            observed_generation: Some(3),
+            ..Default::default()
+        };
+        memory.status_written(status, Some("10"), Instant::now());
+        cluster.metadata.resource_version = Some("9".to_owned());
+        assert_eq!(
+            memory
+                .refresh(&cluster)
+                .unwrap()
+                .status
+                .unwrap()
+                .observed_generation,
+            Some(3)
+        );
+        cluster.metadata.resource_version = Some("10".to_owned());
+        assert!(memory.refresh(&cluster).is_none());
+    }
+}

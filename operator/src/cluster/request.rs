@@ -1,0 +1,105 @@
+//! Requests of the cluster controller: each with a time limit, one field manager, and answers decoded only as
+//! far as they are used.
+
+use std::future::Future;
+
+use http::Request;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Client, Resource};
+use ray_api::meta::manager;
+use serde::Serialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::error::{RequestError, WRITE_TIMEOUT};
+
+/// Awaits an answer, but not for ever.
+pub async fn within<T>(answer: impl Future<Output = Result<T, kube::Error>>) -> Result<T, RequestError> {
+    match timeout(WRITE_TIMEOUT, answer).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(RequestError::Timeout),
+    }
+}
+
+async fn send<T: DeserializeOwned>(
+    client: &Client,
+    request: Result<Request<Vec<u8>>, kube::core::request::Error>,
+) -> Result<T, RequestError> {
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    within(client.request::<T>(request)).await
+}
+
+fn pods(namespace: &str) -> kube::core::Request {
+    kube::core::Request::new(Pod::url_path(&(), Some(namespace)))
+}
+
+/// POSTs a pod; its environment may name a variable twice, which an apply would refuse.
+pub async fn create_pod(client: &Client, namespace: &str, pod: &Pod) -> Result<(), RequestError> {
+    let request = pods(namespace).create(&post(), serde_json::to_vec(pod)?);
+    send::<IgnoredAny>(client, request).await.map(drop)
+}
+
+/// Deletes that very pod, not a later one of its name.
+pub async fn delete_pod(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    uid: &str,
+    by_force: bool,
+) -> Result<(), RequestError> {
+    let params = DeleteParams {
+        grace_period_seconds: by_force.then_some(0),
+        preconditions: Some(Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    send::<IgnoredAny>(client, pods(namespace).delete(name, &params))
+        .await
+        .map(drop)
+}
+
+/// Writes annotations of a pod.
+pub async fn annotate_pod(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    annotations: Value,
+) -> Result<(), RequestError> {
+    let patch = serde_json::json!({"metadata": {"annotations": annotations}});
+    let params = PatchParams {
+        field_manager: Some(manager::CLUSTER.to_owned()),
+        ..PatchParams::default()
+    };
+    let request = pods(namespace).patch(name, &params, &Patch::Merge(patch));
+    send::<IgnoredAny>(client, request).await.map(drop)
+}
+
+/// Parameters of a creation.
+pub fn post() -> PostParams {
+    PostParams {
+        field_manager: Some(manager::CLUSTER.to_owned()),
+        ..PostParams::default()
+    }
+}
+
+/// Parameters of a server-side apply; what we say of our own objects holds.
+pub fn apply() -> PatchParams {
+    PatchParams::apply(manager::CLUSTER).force()
+}
+
+/// An object as a server-side apply wants it: with its type.
+pub fn typed<K>(object: &K) -> Result<Value, RequestError>
+where
+    K: Resource<DynamicType = ()> + Serialize,
+{
+    let mut value = serde_json::to_value(object)?;
+    if let Some(map) = value.as_object_mut() {
+        map.insert("apiVersion".to_owned(), K::api_version(&()).into());
+        map.insert("kind".to_owned(), K::kind(&()).into());
+    }
+    Ok(value)
+}

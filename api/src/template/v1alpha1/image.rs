@@ -296,6 +296,7 @@ pub enum FailureReason {
     SecretNotFound,
     SecretInvalid,
     PolicyDenied,
+    InvalidSpec,
     BuilderImageUnavailable,
     RayMissing,
     BuildFailed,

@@ -79,7 +79,7 @@ where
         // The only field of an object's metadata that a rule may name is its name.
         properties.insert(
             "metadata".to_owned(),
-            props(json!({"type": "object", "properties": {"name": {"type": "string"}}})),
+            props(json!({"type": "object", "properties": {"name": {"type": "string", "maxLength": 253}}})),
         );
         properties.insert("spec".to_owned(), props(schema::of::<Spec>().to_value()));
         properties.insert("status".to_owned(), props(schema::of::<Status>().to_value()));

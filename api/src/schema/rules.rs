@@ -18,7 +18,7 @@ fn ratcheting(rule: &str) -> Rule {
 /// Row C1: Services are named after the cluster. A name never changes, so it is checked once.
 pub(crate) fn cluster_name() -> Rule {
     Rule::new(
-        "oldSelf.hasValue() || (size(self.metadata.name) <= 53 && !format.dns1035Label().validate(self.metadata.name).hasValue())",
+        "oldSelf.hasValue() || (size(self.metadata.name) <= 53 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$'))",
     )
     .optional_old_self(true)
     .field_path(".metadata.name")

@@ -15,6 +15,22 @@ pub(super) enum Outcome {
     Inconclusive,
 }
 
+impl Outcome {
+    /// One word, for metrics.
+    #[must_use]
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::Inconclusive => "inconclusive",
+            Self::Failed(Fault::Refused) => "refused",
+            Self::Failed(Fault::Broken) => "broken",
+            Self::Failed(Fault::Status(_)) => "status",
+            Self::Failed(Fault::Hung | Fault::Timeout) => "timeout",
+            Self::Failed(Fault::Unreachable) => "unreachable",
+        }
+    }
+}
+
 /// Why a probe failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {

@@ -1,6 +1,6 @@
 //! What Serve health counts, under `ray_serve_*`.
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -10,46 +10,18 @@ use prometheus_client::registry::{Registry, Unit};
 /// Latency buckets: 0.5 ms doubling to about 8 s.
 const BUCKETS: (f64, f64, u16) = (0.0005, 2.0, 15);
 
-/// What a probe said, as a label value.
-#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
-pub(super) enum ProbeResult {
-    /// HTTP 200.
-    Healthy,
-    /// Any other HTTP status.
-    Status,
-    /// Connection refused.
-    Refused,
-    /// Connection broken, or an answer that is not HTTP.
-    Broken,
-    /// No answer in time on an open connection.
-    Timeout,
-    /// No connection in time, or no route.
-    Unreachable,
-    /// The prober itself was too slow or out of sockets: says nothing about the pod.
-    Inconclusive,
-}
-
 /// Label set of `ray_serve_probes_total`.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(super) struct ProbeLabels {
-    /// What the probe said.
-    pub result: ProbeResult,
-}
-
-/// Which way a pod's label went.
-#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
-pub(super) enum Direction {
-    /// Into the Serve service.
-    In,
-    /// Out of it.
-    Out,
+    /// [`Outcome::name`](super::machine::Outcome::name).
+    pub result: &'static str,
 }
 
 /// Label set of `ray_serve_flips_total`.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(super) struct FlipLabels {
-    /// Which way.
-    pub to: Direction,
+    /// `in` or `out`.
+    pub to: &'static str,
 }
 
 /// Label set of `ray_serve_writes_total`.

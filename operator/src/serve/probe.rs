@@ -211,7 +211,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_is_kept_for_the_next_probe() {
-        let (target, connections) = server(&[OK, OK, OK]).await;
+        let (target, connections) = server(&[OK, OK, OK, OK]).await;
         let mut kept = None;
         for _ in 0..3 {
             let answer = probe(&target, kept, LONG).await;

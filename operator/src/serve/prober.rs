@@ -9,8 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::facts::Label;
 use super::fleet::{Change, Counts, Fleet, Job};
-use super::machine::{Fault, Outcome};
-use super::metrics::{ClusterLabels, Direction, FlipLabels, Metrics, ProbeLabels, ProbeResult};
+use super::metrics::{ClusterLabels, FlipLabels, Metrics, ProbeLabels};
 use super::patch::{Write, sleep_until};
 use super::probe::{Answer, Connection, probe};
 use super::schedule::ProbeId;
@@ -83,8 +82,8 @@ pub(super) async fn run(
             } = &write
             {
                 let to = match label {
-                    Label::In => Direction::In,
-                    Label::Out => Direction::Out,
+                    Label::In => "in",
+                    Label::Out => "out",
                 };
                 metrics.flips.get_or_create(&FlipLabels { to }).inc();
             }
@@ -121,17 +120,7 @@ impl Sweep {
 }
 
 fn count(metrics: &Metrics, answer: &Answer) {
-    let result = match answer.outcome {
-        Outcome::Healthy => ProbeResult::Healthy,
-        Outcome::Inconclusive => ProbeResult::Inconclusive,
-        Outcome::Failed(fault) => match fault {
-            Fault::Refused => ProbeResult::Refused,
-            Fault::Broken => ProbeResult::Broken,
-            Fault::Status(_) => ProbeResult::Status,
-            Fault::Hung | Fault::Timeout => ProbeResult::Timeout,
-            Fault::Unreachable => ProbeResult::Unreachable,
-        },
-    };
+    let result = answer.outcome.name();
     metrics.probes.get_or_create(&ProbeLabels { result }).inc();
     metrics.latency.observe(answer.took.as_secs_f64());
 }
@@ -283,7 +272,7 @@ mod tests {
         }
         let silent = || {
             let count = |result| metrics.probes.get_or_create(&ProbeLabels { result }).get();
-            count(ProbeResult::Timeout) + count(ProbeResult::Unreachable) + count(ProbeResult::Inconclusive)
+            count("timeout") + count("unreachable") + count("inconclusive")
         };
         while silent() < u64::from(HUNG) {
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use rand::Rng;
+
 use super::Fleet;
 use crate::serve::announce::Flip;
 use crate::serve::facts::{Label, Uid};

@@ -3,10 +3,7 @@
 
 use clap::Args;
 
-/// A switch of Go's `flag` package: `--x`, `--x=true` or `--x=false`.
-type Switch = Option<String>;
-
-/// Flags that are accepted and ignored.
+/// Flags that are accepted and ignored. Go's switches are texts here: `--x`, `--x=true`, `--x=false`.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Accepted for KubeRay's sake, without effect")]
 pub struct IgnoredArgs {
@@ -21,19 +18,19 @@ pub struct IgnoredArgs {
     batch_scheduler: Option<String>,
     /// As `--batch-scheduler=volcano`.
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    enable_batch_scheduler: Switch,
+    enable_batch_scheduler: Option<String>,
     /// Configuration comes from flags and variables.
     #[arg(long, hide = true)]
     config: Option<String>,
     /// Pods are probed at their own address.
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    use_kubernetes_proxy: Switch,
+    use_kubernetes_proxy: Option<String>,
     /// What is stable is on, what is not supported shows as a condition.
     #[arg(long, hide = true)]
     feature_gates: Option<String>,
     /// Metrics are always there.
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    enable_metrics: Switch,
+    enable_metrics: Option<String>,
     /// The API server's own fairness limits requests.
     #[arg(long, hide = true)]
     qps: Option<f64>,
@@ -42,10 +39,10 @@ pub struct IgnoredArgs {
     burst: Option<u32>,
     /// Without effect in KubeRay too.
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    forced_cluster_upgrade: Switch,
+    forced_cluster_upgrade: Option<String>,
     /// See `--log-format`.
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    zap_devel: Switch,
+    zap_devel: Option<String>,
     /// See `--log-format`.
     #[arg(long, hide = true)]
     zap_encoder: Option<String>,

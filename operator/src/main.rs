@@ -1,9 +1,21 @@
 //! `ray-operator`: see the library for what it does.
 
+use std::process::ExitCode;
+
 use clap::Parser;
 use ray_operator::args::{Cli, Command};
 
-fn main() -> anyhow::Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> anyhow::Result<()> {
     ray_runtime::install_crypto();
     let cli = Cli::parse();
     match cli.command {

@@ -154,6 +154,7 @@ pub fn normalise(object: &mut Value, filled_in: bool) {
             normalise_container(container);
         }
     }
+    drop_placement(object);
     // KubeRay appends its ports to the user's in the random order of a Go map.
     if let Some(Value::Array(ports)) = object.pointer_mut("/spec/ports") {
         ports.sort_by_key(|port| port["name"].as_str().unwrap_or_default().to_owned());
@@ -196,7 +197,52 @@ fn walk(path: &str, expected: &Value, actual: &Value, found: &mut Vec<String>) {
     }
 }
 
+/// Removes what admission and the scheduler add to every pod.
+fn drop_placement(object: &mut Value) {
+    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let same_account = spec.get("serviceAccount") == spec.get("serviceAccountName");
+    spec.retain(|key, value| match key.as_str() {
+        "nodeName" => false,
+        "serviceAccount" => !same_account,
+        "enableServiceLinks" => *value != true,
+        "preemptionPolicy" => value != "PreemptLowerPriority",
+        "priority" => *value != 0,
+        "schedulerName" => value != "default-scheduler",
+        "securityContext" => *value != json!({}),
+        "terminationGracePeriodSeconds" => *value != 30,
+        _ => true,
+    });
+    if let Some(Value::Array(tolerations)) = spec.get_mut("tolerations") {
+        tolerations.retain(|toleration| {
+            let key = toleration["key"].as_str().unwrap_or_default();
+            !key.starts_with("node.kubernetes.io/")
+        });
+    }
+    if let Some(Value::Array(volumes)) = spec.get_mut("volumes") {
+        volumes.retain(|volume| !is_token(volume));
+    }
+}
+
+/// Whether a volume or mount is the service account's, which admission adds.
+fn is_token(volume: &Value) -> bool {
+    volume["name"]
+        .as_str()
+        .is_some_and(|name| name.starts_with("kube-api-access"))
+}
+
 fn normalise_container(container: &mut Value) {
+    if let Some(Value::Array(mounts)) = container.get_mut("volumeMounts") {
+        mounts.retain(|mount| !is_token(mount));
+    }
+    if let Some(container) = container.as_object_mut() {
+        container.retain(|key, value| match key.as_str() {
+            "terminationMessagePath" => value != "/dev/termination-log",
+            "terminationMessagePolicy" => value != "File",
+            _ => true,
+        });
+    }
     if container["name"] == "wait-gcs-ready" {
         // Two scripts of one purpose: what counts is whom they ask.
         let text = container["args"][0].as_str().unwrap_or_default();

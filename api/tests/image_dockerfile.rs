@@ -1,5 +1,13 @@
 //! The renderer: snapshots of what it writes, read back by an independent reader, and properties with hostile text.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
+
 mod dockerfile_reader;
 
 use std::collections::BTreeMap;

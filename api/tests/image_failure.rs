@@ -1,5 +1,7 @@
 //! Recorded runs of the real executor, each with the reason and the line that a person should see.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
+
 use ray_api::image::{Ended, MAX_LOG_TAIL, classify, log_tail, mask};
 use ray_api::template::v1alpha1::{BuildFailure, FailureReason};
 

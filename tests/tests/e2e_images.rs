@@ -1,5 +1,7 @@
 //! Real builds on a real node: what lists of packages become, what foreign code in a build can reach, and what failures say.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
+
 mod images;
 
 use images::Site;

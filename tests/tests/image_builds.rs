@@ -1,6 +1,8 @@
 //! The image controller against a real API server and Job controller. No kubelet runs the pods of builds here: the
 //! tests say what one would say of them.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
+
 mod images;
 
 use images::{DIGEST, Site};

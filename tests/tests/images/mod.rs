@@ -1,5 +1,12 @@
 //! A namespace with an operator that builds images in it.
 
+#![allow(
+    dead_code,
+    missing_docs,
+    clippy::indexing_slicing,
+    reason = "each test file uses its own part"
+)]
+
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;

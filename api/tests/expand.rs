@@ -609,3 +609,20 @@ fn an_empty_group_that_someone_applied_owns_nothing_in_it() {
         Some(&json!({"name": "ray-head", "image": "reg/torch@sha256:one"}))
     );
 }
+
+#[test]
+fn a_schemas_defaults_in_an_atomic_list_are_nobodys_wish() {
+    let object = json!({"metadata": {"name": "c", "managedFields": [{"manager": "me", "operation": "Apply",
+            "fieldsV1": {"f:spec": {"f:headGroupSpec": {}, "f:workerGroupSpecs": {}}}}]},
+        "spec": {"headGroupSpec": {}, "workerGroupSpecs": [{"groupName": "w", "numOfHosts": 1,
+            "template": {"metadata": {"annotations": {"templates.ray.io/compute-template": "small"}}}}]}});
+    let request = Request {
+        namespace: "team-a",
+        object: &object,
+        old_object: None,
+        dry_run: false,
+        field_manager: Some("me"),
+    };
+    let expanded = world().write(request).unwrap().object;
+    assert_eq!(expanded["spec"]["workerGroupSpecs"][0]["numOfHosts"], 4);
+}

@@ -62,7 +62,8 @@ impl Ownership {
 
     /// Whether someone asked for this very field or list item.
     pub(super) fn owns(&self, path: &Path, value: &Value) -> bool {
-        self.managers.iter().any(|manager| manager.owns(&path.0, value)) || self.applied(path, value)
+        let claimed = |manager: &Manager| manager.claim(&path.0, value) != Claim::None;
+        self.managers.iter().any(claimed) || self.applied(path, value)
     }
 
     /// Whether someone asked for any leaf of `value` at `path`.
@@ -89,28 +90,39 @@ impl Ownership {
             .is_some_and(|applied| path::get(applied, &path.0, value).is_some())
     }
 
-    /// Whether a server-side applier asked for this field.
+    /// Whether a server-side applier asked for this field by name; what a schema fills into an atomic list does not count.
     pub(super) fn applies(&self, path: &Path) -> bool {
         let appliers = self.managers.iter().filter(|manager| manager.applies);
         appliers
             .into_iter()
-            .any(|manager| manager.owns(&path.0, &Value::Null))
+            .any(|manager| manager.claim(&path.0, &Value::Null) == Claim::Field)
     }
 }
 
+/// What a manager has to do with a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Claim {
+    None,
+    /// It set this very field.
+    Field,
+    /// It sends the atomic list or map that the field is in.
+    Whole,
+}
+
 impl Manager {
-    fn owns(&self, path: &[Segment], value: &Value) -> bool {
+    fn claim(&self, path: &[Segment], value: &Value) -> Claim {
         let mut at = &self.fields;
         let mut parent = "";
         for segment in path {
             let Some(fields) = at.as_object() else {
-                return false;
+                return Claim::None;
             };
             if fields.is_empty() {
                 // An atomic list or map has no entries for its parts: who applies it now sends all of it.
                 // An empty object that someone applied looks the same, but nothing in it is theirs.
                 let atomic = !matches!(segment, Segment::Key(_)) || ATOMIC_MAPS.contains(&parent);
-                return atomic && self.applies && self.current;
+                let sent = atomic && self.applies && self.current;
+                return if sent { Claim::Whole } else { Claim::None };
             }
             parent = match segment {
                 Segment::Key(key) => key.as_str(),
@@ -127,10 +139,10 @@ impl Manager {
             };
             match next {
                 Some(next) => at = next,
-                None => return false,
+                None => return Claim::None,
             }
         }
-        true
+        Claim::Field
     }
 }
 

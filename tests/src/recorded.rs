@@ -10,18 +10,15 @@ use serde_json::{Map, Value, json};
 use crate::repository;
 
 /// What the API server fills in, or the recorder took out, by kind of field: `(field, value)`.
-const FILLED_IN: [(&str, &str); 20] = [
+const FILLED_IN: [(&str, &str); 17] = [
     ("apiVersion", r#""v1""#),
     ("clusterIP", r#""ALLOCATED""#),
-    ("clusterIPs", r#""ALLOCATED""#),
-    ("clusterIPs", r#""None""#),
     ("dnsPolicy", r#""ClusterFirst""#),
     ("externalTrafficPolicy", r#""Cluster""#),
     ("imagePullPolicy", r#""IfNotPresent""#),
     ("internalTrafficPolicy", r#""Cluster""#),
     ("ipFamilies", r#"["IPv4"]"#),
     ("ipFamilyPolicy", r#""SingleStack""#),
-    ("nodePort", "0"),
     ("periodSeconds", "10"),
     ("protocol", r#""TCP""#),
     ("resources", "{}"),
@@ -155,8 +152,20 @@ pub fn normalise(object: &mut Value, filled_in: bool) {
         }
     }
     drop_placement(object);
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.remove("clusterIPs");
+        if let Some(ip) = spec.get_mut("clusterIP").filter(|ip| *ip != "None") {
+            *ip = json!("ALLOCATED");
+        }
+    }
+    for port in list_at_mut(object, "/spec/ports") {
+        remove(port, "nodePort");
+    }
     // KubeRay appends its ports to the user's in the random order of a Go map.
     if let Some(Value::Array(ports)) = object.pointer_mut("/spec/ports") {
+        for port in ports.iter_mut().filter(|port| port["targetPort"] == port["port"]) {
+            remove(port, "targetPort");
+        }
         ports.sort_by_key(|port| port["name"].as_str().unwrap_or_default().to_owned());
     }
     *object = serde_json::from_str(&with_known_uids(&object.to_string())).unwrap_or_default();

@@ -22,7 +22,7 @@ use super::request::{apply, post, typed, within};
 
 /// What became of the objects.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub(super) struct Outcome {
     /// The head Service as it is.
     pub head_service: Option<Service>,
     /// Names of what was created, by the reason of the event about it.
@@ -65,7 +65,7 @@ const INGRESS: Kind = Kind {
 };
 
 /// Brings the objects about; one that fails stops no other.
-pub async fn execute(ctx: &Context, facts: &Facts<'_>) -> Outcome {
+pub(super) async fn execute(ctx: &Context, facts: &Facts<'_>) -> Outcome {
     let Children {
         services,
         service_account,
@@ -89,14 +89,14 @@ pub async fn execute(ctx: &Context, facts: &Facts<'_>) -> Outcome {
             work.outcome.head_service = live;
         }
     }
-    for service_account in service_account {
+    if let Some(service_account) = service_account {
         work.ensure(&stores.service_accounts, service_account, &SERVICE_ACCOUNT)
             .await;
     }
-    for role in role {
+    if let Some(role) = role {
         work.ensure(&stores.roles, role, &ROLE).await;
     }
-    for binding in role_binding {
+    if let Some(binding) = role_binding {
         work.ensure(&stores.role_bindings, binding, &ROLE_BINDING).await;
     }
     match ingress {
@@ -112,7 +112,7 @@ pub async fn execute(ctx: &Context, facts: &Facts<'_>) -> Outcome {
 }
 
 /// Creates the Secret with the token, where the cluster wants one of ours; one that is there stays.
-pub async fn ensure_secret(client: &Client, facts: &Facts<'_>) -> Result<bool, Failure> {
+pub(super) async fn ensure_secret(client: &Client, facts: &Facts<'_>) -> Result<bool, Failure> {
     let Some(secret) = super::build::auth_secret(facts, &rand::random()) else {
         return Ok(false);
     };

@@ -28,7 +28,7 @@ const POLL: Duration = Duration::from_secs(2);
 
 /// What the finalizer asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(super) enum Step {
     /// Nothing: go on with the cluster.
     Run,
     /// The cluster needs the finalizer before anything is made.
@@ -49,7 +49,7 @@ pub enum Step {
 
 /// Pure: what the finalizer asks for.
 #[must_use]
-pub fn step(cluster: &RayCluster, enabled: bool, pods: &[Arc<PodView>], now: Timestamp) -> Step {
+pub(super) fn step(cluster: &RayCluster, enabled: bool, pods: &[Arc<PodView>], now: Timestamp) -> Step {
     let has_finalizer = cluster
         .finalizers()
         .iter()
@@ -93,7 +93,7 @@ fn patience(cluster: &RayCluster) -> SignedDuration {
 ///
 /// # Errors
 /// When a request fails; the next pass tries again.
-pub async fn execute(
+pub(super) async fn execute(
     ctx: &Context,
     facts: &Facts<'_>,
     key: &ClusterKey,

@@ -14,7 +14,7 @@ use super::metrics::Metrics;
 use super::pods::PodIndex;
 
 /// What a pass works with.
-pub struct Context {
+pub(super) struct Context {
     /// The Kubernetes client.
     pub client: Client,
     /// The settings.
@@ -34,7 +34,7 @@ pub struct Context {
 }
 
 /// Objects that carry `ray.io/cluster`, as their watches show them.
-pub struct ChildStores {
+pub(super) struct ChildStores {
     /// Services.
     pub services: Vec<Store<Service>>,
     /// ServiceAccounts.

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use ray_api::meta::manager;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// Whether everything desired is there. Further fields are other writers' or the API server's; a list of named
 /// things is compared by name, and has to have the same members.
 #[must_use]
-pub fn covers(live: &Value, desired: &Value) -> bool {
+pub(super) fn covers(live: &Value, desired: &Value) -> bool {
     match (live, desired) {
         (Value::Object(live), Value::Object(desired)) => desired.iter().all(|(key, desired)| {
             // A bare object has no type; an owner's uid is compared before.
@@ -30,26 +30,30 @@ pub fn covers(live: &Value, desired: &Value) -> bool {
 
 /// Merge patches that remove labels and annotations which we wrote once and do not want any more.
 #[must_use]
-pub fn stale_keys(metadata: &ObjectMeta, desired: &Value) -> Option<Value> {
+pub(super) fn stale_keys(metadata: &ObjectMeta, desired: &Value) -> Option<Value> {
     let fields = metadata.managed_fields.iter().flatten();
     let ours: Vec<_> = fields
         .filter(|entry| entry.manager.as_deref() == Some(manager::CLUSTER))
         .filter_map(|entry| entry.fields_v1.as_ref())
         .collect();
-    let mut patch = json!({});
+    let mut stale = Map::new();
     for map in ["labels", "annotations"] {
         let written: BTreeSet<&str> = ours
             .iter()
             .filter_map(|fields| fields.0.pointer(&format!("/f:metadata/f:{map}"))?.as_object())
             .flat_map(|keys| keys.keys().filter_map(|key| key.strip_prefix("f:")))
             .collect();
-        for key in written {
-            if desired["metadata"][map].get(key).is_none() {
-                patch["metadata"][map][key] = Value::Null;
-            }
+        let wanted = desired.pointer(&format!("/metadata/{map}"));
+        let unwanted: Map<String, Value> = written
+            .into_iter()
+            .filter(|key| wanted.is_none_or(|wanted| wanted.get(key).is_none()))
+            .map(|key| (key.to_owned(), Value::Null))
+            .collect();
+        if !unwanted.is_empty() {
+            stale.insert(map.to_owned(), Value::Object(unwanted));
         }
     }
-    (patch != json!({})).then_some(patch)
+    (!stale.is_empty()).then(|| json!({"metadata": stale}))
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::memory::Setback;
 
 /// Writes that the API server does not answer are given up: the next pass looks what became of them.
-pub const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An error of a request.
 #[derive(Debug, thiserror::Error)]
-pub enum RequestError {
+pub(super) enum RequestError {
     /// The API server, or the way to it.
     #[error("{0}")]
     Kube(#[from] kube::Error),
@@ -40,32 +40,32 @@ impl RequestError {
 
     /// Whether the object is certainly not there because of this request.
     #[must_use]
-    pub fn is_refusal(&self) -> bool {
+    pub(super) fn is_refusal(&self) -> bool {
         self.status()
             .is_some_and(|status| (400..500).contains(&status.code) && status.code != 409)
     }
 
     /// Whether the name is taken, perhaps by an earlier attempt of ours.
     #[must_use]
-    pub fn is_already_exists(&self) -> bool {
+    pub(super) fn is_already_exists(&self) -> bool {
         self.status().is_some_and(kube::core::Status::is_already_exists)
     }
 
     /// Whether the object is gone.
     #[must_use]
-    pub fn is_not_found(&self) -> bool {
+    pub(super) fn is_not_found(&self) -> bool {
         self.status().is_some_and(kube::core::Status::is_not_found)
     }
 
     /// Whether the object is another one by now, or was changed meanwhile.
     #[must_use]
-    pub fn is_conflict(&self) -> bool {
+    pub(super) fn is_conflict(&self) -> bool {
         self.status().is_some_and(kube::core::Status::is_conflict)
     }
 
     /// How its group is held back.
     #[must_use]
-    pub fn setback(&self) -> Setback {
+    pub(super) fn setback(&self) -> Setback {
         let quota = self
             .status()
             .is_some_and(|status| status.message.contains("exceeded quota"));
@@ -75,7 +75,7 @@ impl RequestError {
 
 /// Something that a pass could not do; the others go on.
 #[derive(Debug)]
-pub struct Failure {
+pub(super) struct Failure {
     /// Reason of condition and event, KubeRay's words.
     pub reason: &'static str,
     /// What was tried: `Create`, `Delete`, `Update`.
@@ -87,7 +87,7 @@ pub struct Failure {
 impl Failure {
     /// Of a request about `what`.
     #[must_use]
-    pub fn new(reason: &'static str, action: &'static str, what: &str, error: &RequestError) -> Self {
+    pub(super) fn new(reason: &'static str, action: &'static str, what: &str, error: &RequestError) -> Self {
         Self {
             reason,
             action,
@@ -98,7 +98,7 @@ impl Failure {
 
 /// Why a pass has to be repeated soon.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub(super) enum Error {
     /// The status could not be written.
     #[error("cannot write the status: {0}")]
     Status(#[source] RequestError),

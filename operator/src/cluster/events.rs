@@ -15,11 +15,11 @@ const QUEUE: usize = 1024;
 
 /// Where a pass leaves its events.
 #[derive(Clone, Debug)]
-pub struct Events(mpsc::Sender<(ObjectReference, Kind, String)>);
+pub(super) struct Events(mpsc::Sender<(ObjectReference, Kind, String)>);
 
 /// Type, reason and action of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind {
+pub(super) struct Kind {
     warning: bool,
     reason: &'static str,
     action: &'static str,
@@ -28,7 +28,7 @@ pub struct Kind {
 impl Kind {
     /// Something was done.
     #[must_use]
-    pub const fn normal(reason: &'static str, action: &'static str) -> Self {
+    pub(super) const fn normal(reason: &'static str, action: &'static str) -> Self {
         Self {
             warning: false,
             reason,
@@ -38,7 +38,7 @@ impl Kind {
 
     /// Something is wrong.
     #[must_use]
-    pub const fn warning(reason: &'static str, action: &'static str) -> Self {
+    pub(super) const fn warning(reason: &'static str, action: &'static str) -> Self {
         Self {
             warning: true,
             reason,
@@ -49,7 +49,7 @@ impl Kind {
 
 impl Events {
     /// The queue, and the task that publishes from it until `shutdown`.
-    pub fn start(client: Client, instance: &str, shutdown: CancellationToken) -> Self {
+    pub(super) fn start(client: Client, instance: &str, shutdown: CancellationToken) -> Self {
         let (sender, mut queue) = mpsc::channel::<(ObjectReference, Kind, String)>(QUEUE);
         let reporter = Reporter {
             controller: CONTROLLER.to_owned(),
@@ -86,7 +86,7 @@ impl Events {
     }
 
     /// Leaves an event about `reference`.
-    pub fn publish(&self, reference: &ObjectReference, kind: Kind, note: &str) {
+    pub(super) fn publish(&self, reference: &ObjectReference, kind: Kind, note: &str) {
         let note: String = note.chars().take(LONGEST_NOTE).collect();
         if self.0.try_send((reference.clone(), kind, note)).is_err() {
             tracing::debug!(reason = kind.reason, "too many events: one is dropped");
@@ -96,7 +96,7 @@ impl Events {
 
 /// `a, b, c and 4 more`.
 #[must_use]
-pub fn listing(names: &[String]) -> String {
+pub(super) fn listing(names: &[String]) -> String {
     const SHOWN: usize = 3;
     let shown = names.get(..SHOWN.min(names.len())).unwrap_or_default().join(", ");
     match names.len().saturating_sub(SHOWN) {

@@ -26,7 +26,7 @@ const DELETIONS: usize = 16;
 
 /// What became of a plan.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub(super) struct Outcome {
     /// Names of created heads.
     pub created_heads: Vec<String>,
     /// Names of created workers.
@@ -39,7 +39,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// Adds another's.
-    pub fn absorb(&mut self, other: Self) {
+    pub(super) fn absorb(&mut self, other: Self) {
         self.created_heads.extend(other.created_heads);
         self.created_workers.extend(other.created_workers);
         self.deleted.extend(other.deleted);
@@ -49,7 +49,7 @@ impl Outcome {
 
 /// Five characters that make a name of its own.
 #[must_use]
-pub fn suffix() -> String {
+pub(super) fn suffix() -> String {
     let mut random = rand::rng();
     (0..5)
         .filter_map(|_| ALPHABET.get(random.random_range(0..ALPHABET.len())))
@@ -58,7 +58,7 @@ pub fn suffix() -> String {
 }
 
 /// Carries out the plan.
-pub async fn execute(
+pub(super) async fn execute(
     ctx: &Context,
     facts: &Facts<'_>,
     key: &ClusterKey,

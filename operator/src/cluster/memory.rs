@@ -22,7 +22,7 @@ const STATUS_PERIOD: Duration = Duration::from_secs(3);
 
 /// Why a group creates nothing for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Setback {
+pub(super) enum Setback {
     /// A pod ended; the first is replaced at once.
     Ended,
     /// The API server refused a pod.
@@ -41,7 +41,7 @@ struct Hold {
 
 /// Of one cluster.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub(super) struct Memory {
     /// Generation that the holds belong to: a new spec starts over.
     generation: Option<i64>,
     /// By group; the head's is `None`.
@@ -60,7 +60,7 @@ pub struct Memory {
 
 impl Memory {
     /// Starts over where the spec has changed.
-    pub fn see_generation(&mut self, generation: Option<i64>) {
+    pub(super) fn see_generation(&mut self, generation: Option<i64>) {
         if self.generation != generation {
             self.generation = generation;
             self.holds.clear();
@@ -69,12 +69,12 @@ impl Memory {
 
     /// Until when a group creates nothing.
     #[must_use]
-    pub fn held_until(&self, group: Option<&str>) -> Option<Timestamp> {
+    pub(super) fn held_until(&self, group: Option<&str>) -> Option<Timestamp> {
         self.holds.get(&group.map(str::to_owned)).map(|hold| hold.until)
     }
 
     /// Holds a group: 0 s (1 s where it was refused), then twice as long each time.
-    pub fn set_back(&mut self, group: Option<&str>, setback: Setback, now: Timestamp) {
+    pub(super) fn set_back(&mut self, group: Option<&str>, setback: Setback, now: Timestamp) {
         let hold = self.holds.entry(group.map(str::to_owned)).or_insert(Hold {
             setbacks: 0,
             last: now,
@@ -96,18 +96,18 @@ impl Memory {
     }
 
     /// Whether that warning is new; the same one again is said by nobody.
-    pub fn is_news(&mut self, reason: &'static str, message: &str) -> bool {
+    pub(super) fn is_news(&mut self, reason: &'static str, message: &str) -> bool {
         let old = self.said.insert(reason, message.to_owned());
         old.as_deref() != Some(message)
     }
 
     /// Forgets a warning, so that it is news when it comes back.
-    pub fn forget(&mut self, reason: &'static str) {
+    pub(super) fn forget(&mut self, reason: &'static str) {
         self.said.remove(reason);
     }
 
     /// The cluster with the status that was last written, where the watch has not shown it yet.
-    pub fn refresh(&mut self, cluster: &RayCluster) -> Option<RayCluster> {
+    pub(super) fn refresh(&mut self, cluster: &RayCluster) -> Option<RayCluster> {
         let shown = cluster
             .metadata
             .resource_version
@@ -127,7 +127,7 @@ impl Memory {
     }
 
     /// How long a changed status still waits: zero means now.
-    pub fn status_wait(&mut self, urgent: bool, now: Instant) -> Duration {
+    pub(super) fn status_wait(&mut self, urgent: bool, now: Instant) -> Duration {
         let dirty = *self.dirty_since.get_or_insert(now);
         if urgent {
             return Duration::ZERO;
@@ -140,12 +140,17 @@ impl Memory {
     }
 
     /// The status is as it should be.
-    pub fn status_is_clean(&mut self) {
+    pub(super) fn status_is_clean(&mut self) {
         self.dirty_since = None;
     }
 
     /// Remembers a write that made that resourceVersion.
-    pub fn status_written(&mut self, status: RayClusterStatus, resource_version: Option<&str>, now: Instant) {
+    pub(super) fn status_written(
+        &mut self,
+        status: RayClusterStatus,
+        resource_version: Option<&str>,
+        now: Instant,
+    ) {
         self.dirty_since = None;
         self.last_write = Some(now);
         let version = resource_version.and_then(|text| text.parse().ok());
@@ -155,23 +160,23 @@ impl Memory {
 
 /// Of all clusters.
 #[derive(Debug, Default)]
-pub struct Memories(Mutex<HashMap<ClusterKey, Arc<Mutex<Memory>>>>);
+pub(super) struct Memories(Mutex<HashMap<ClusterKey, Arc<Mutex<Memory>>>>);
 
 impl Memories {
     /// Of that cluster.
-    pub fn of(&self, key: &ClusterKey) -> Arc<Mutex<Memory>> {
+    pub(super) fn of(&self, key: &ClusterKey) -> Arc<Mutex<Memory>> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(all.entry(key.clone()).or_default())
     }
 
     /// The cluster is gone.
-    pub fn forget(&self, key: &ClusterKey) {
+    pub(super) fn forget(&self, key: &ClusterKey) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 }
 
 /// Locks one memory; passes of one cluster never overlap, so nobody waits.
-pub fn lock(memory: &Mutex<Memory>) -> MutexGuard<'_, Memory> {
+pub(super) fn lock(memory: &Mutex<Memory>) -> MutexGuard<'_, Memory> {
     memory.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -18,7 +18,7 @@ use ray_api::ray::RayCluster;
 use super::plan::condition;
 
 /// Clusters as the watch shows them.
-pub type ClusterStore = Store<DeserializeGuard<RayCluster>>;
+pub(super) type ClusterStore = Store<DeserializeGuard<RayCluster>>;
 
 /// Metrics of the cluster controller.
 #[derive(Clone, Debug)]

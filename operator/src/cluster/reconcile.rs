@@ -30,7 +30,7 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(60);
 const MANAGED_BY: &str = "ray.io/kuberay-operator";
 
 /// One pass over one cluster.
-pub async fn reconcile(guarded: Arc<Guarded>, ctx: Arc<Context>) -> Result<Action, Error> {
+pub(super) async fn reconcile(guarded: Arc<Guarded>, ctx: Arc<Context>) -> Result<Action, Error> {
     let cluster = match &guarded.0 {
         Ok(cluster) => cluster,
         Err(invalid) => {
@@ -53,7 +53,7 @@ pub async fn reconcile(guarded: Arc<Guarded>, ctx: Arc<Context>) -> Result<Actio
         name: cluster.name_any(),
     };
     let memory = ctx.memories.of(&key);
-    let result = pass(&ctx, cluster, &key, &memory).await;
+    let result = Box::pin(pass(&ctx, cluster, &key, &memory)).await;
     ctx.metrics.seconds.observe(start.elapsed().as_secs_f64());
     let mut memory = lock(&memory);
     memory.errors = if result.is_ok() {
@@ -65,7 +65,7 @@ pub async fn reconcile(guarded: Arc<Guarded>, ctx: Arc<Context>) -> Result<Actio
 }
 
 /// Repeats a pass that failed, later each time.
-pub fn error_policy(guarded: Arc<Guarded>, error: &Error, ctx: Arc<Context>) -> Action {
+pub(super) fn error_policy(guarded: Arc<Guarded>, error: &Error, ctx: Arc<Context>) -> Action {
     ctx.metrics.failures.inc();
     let key = ClusterKey {
         namespace: guarded.namespace().unwrap_or_default(),

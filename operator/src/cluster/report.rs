@@ -28,7 +28,7 @@ use super::status::{self, Observation};
 const NOT_ACCEPTED: &str = "NotAccepted";
 
 /// Tells a pass's end.
-pub struct Report<'a> {
+pub(super) struct Report<'a> {
     pub(super) ctx: &'a Context,
     pub(super) facts: &'a Facts<'a>,
     pub(super) key: &'a ClusterKey,
@@ -37,7 +37,7 @@ pub struct Report<'a> {
 
 impl Report<'_> {
     /// A cluster that is not acted on: its pods stay as they are, and its status says why.
-    pub async fn reject(&self, reason: &'static str, message: &str) -> Result<Action, Error> {
+    pub(super) async fn reject(&self, reason: &'static str, message: &str) -> Result<Action, Error> {
         self.warn(reason, "Validate", message);
         let now = Time(Timestamp::now());
         let observation = Observation {
@@ -61,7 +61,7 @@ impl Report<'_> {
     }
 
     /// Events, then the status where it changed; when to look again, if the plan or the status says so.
-    pub async fn write(
+    pub(super) async fn write(
         &self,
         plan: &Plan,
         objects: children::Outcome,

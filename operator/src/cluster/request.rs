@@ -16,7 +16,9 @@ use tokio::time::timeout;
 use super::error::{RequestError, WRITE_TIMEOUT};
 
 /// Awaits an answer, but not for ever.
-pub async fn within<T>(answer: impl Future<Output = Result<T, kube::Error>>) -> Result<T, RequestError> {
+pub(super) async fn within<T>(
+    answer: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, RequestError> {
     match timeout(WRITE_TIMEOUT, answer).await {
         Ok(answer) => Ok(answer?),
         Err(_) => Err(RequestError::Timeout),
@@ -36,13 +38,13 @@ fn pods(namespace: &str) -> kube::core::Request {
 }
 
 /// POSTs a pod; its environment may name a variable twice, which an apply would refuse.
-pub async fn create_pod(client: &Client, namespace: &str, pod: &Pod) -> Result<(), RequestError> {
+pub(super) async fn create_pod(client: &Client, namespace: &str, pod: &Pod) -> Result<(), RequestError> {
     let request = pods(namespace).create(&post(), serde_json::to_vec(pod)?);
     send::<IgnoredAny>(client, request).await.map(drop)
 }
 
 /// Deletes that very pod, not a later one of its name.
-pub async fn delete_pod(
+pub(super) async fn delete_pod(
     client: &Client,
     namespace: &str,
     name: &str,
@@ -63,7 +65,7 @@ pub async fn delete_pod(
 }
 
 /// Writes annotations of a pod.
-pub async fn annotate_pod(
+pub(super) async fn annotate_pod(
     client: &Client,
     namespace: &str,
     name: &str,
@@ -79,7 +81,7 @@ pub async fn annotate_pod(
 }
 
 /// Parameters of a creation.
-pub fn post() -> PostParams {
+pub(super) fn post() -> PostParams {
     PostParams {
         field_manager: Some(manager::CLUSTER.to_owned()),
         ..PostParams::default()
@@ -87,12 +89,12 @@ pub fn post() -> PostParams {
 }
 
 /// Parameters of a server-side apply; what we say of our own objects holds.
-pub fn apply() -> PatchParams {
+pub(super) fn apply() -> PatchParams {
     PatchParams::apply(manager::CLUSTER).force()
 }
 
 /// An object as a server-side apply wants it: with its type.
-pub fn typed<K>(object: &K) -> Result<Value, RequestError>
+pub(super) fn typed<K>(object: &K) -> Result<Value, RequestError>
 where
     K: Resource<DynamicType = ()> + Serialize,
 {

@@ -22,18 +22,18 @@ use super::pods::{ClusterKey, Feed, PodIndex, WatchedPod};
 use crate::shared::Shared;
 
 /// A RayCluster, or why it could not be read: one that is malformed blinds no watch.
-pub type Guarded = DeserializeGuard<RayCluster>;
+pub(super) type Guarded = DeserializeGuard<RayCluster>;
 
 /// Changes that come together within this time are one pass.
 const COALESCE: Duration = Duration::from_millis(50);
 
 /// Tells which clusters have to be looked at: one listener for each namespace, or one for all.
 #[derive(Clone, Debug, Default)]
-pub struct Trigger(Vec<(Option<String>, mpsc::UnboundedSender<ClusterKey>)>);
+pub(super) struct Trigger(Vec<(Option<String>, mpsc::UnboundedSender<ClusterKey>)>);
 
 impl Trigger {
     /// Adds the listener of a namespace, or of all.
-    pub fn listen(
+    pub(super) fn listen(
         &mut self,
         namespace: Option<&str>,
     ) -> impl Stream<Item = ObjectRef<Guarded>> + Send + use<> {
@@ -56,7 +56,7 @@ impl Trigger {
 }
 
 /// Feeds the pods of all clusters into `index`; the future resolves once every list was read whole.
-pub fn pods(
+pub(super) fn pods(
     shared: &Shared,
     index: &PodIndex,
     trigger: &Trigger,
@@ -103,7 +103,7 @@ pub fn pods(
 }
 
 /// Stores of a kind of child, filled by tasks.
-pub fn children<K>(shared: &Shared, trigger: &Trigger, tasks: &mut JoinSet<()>) -> Vec<Store<K>>
+pub(super) fn children<K>(shared: &Shared, trigger: &Trigger, tasks: &mut JoinSet<()>) -> Vec<Store<K>>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
@@ -147,7 +147,7 @@ where
 }
 
 /// RayClusters of one scope: their store, and the stream that fills it. `gone` hears of those that were deleted.
-pub fn clusters(
+pub(super) fn clusters(
     api: Api<Guarded>,
     gone: impl Fn(ClusterKey) + Send + 'static,
 ) -> (

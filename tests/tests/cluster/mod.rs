@@ -10,7 +10,7 @@ use ray_tests::{Cluster, Process, eventually, repository};
 use serde_json::{Value, json};
 
 /// Applies our RayCluster CRD and waits until it is served.
-pub async fn install_crd(cluster: &Cluster) -> anyhow::Result<()> {
+pub(crate) async fn install_crd(cluster: &Cluster) -> anyhow::Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(cluster.client.clone());
     let text = std::fs::read_to_string(repository().join("manifests/crds/rayclusters.ray.io.yaml"))?;
     let crd: Value = serde_saphyr::from_str(&text)?;
@@ -32,7 +32,7 @@ pub async fn install_crd(cluster: &Cluster) -> anyhow::Result<()> {
 }
 
 /// A namespace whose name the test cannot choose, with its default ServiceAccount.
-pub async fn fixed_namespace(cluster: &Cluster, name: &str) -> anyhow::Result<()> {
+pub(crate) async fn fixed_namespace(cluster: &Cluster, name: &str) -> anyhow::Result<()> {
     let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(cluster.client.clone());
     let object = serde_json::from_value(json!({"metadata": {"name": name}}))?;
     match namespaces.create(&PostParams::default(), &object).await {
@@ -44,7 +44,7 @@ pub async fn fixed_namespace(cluster: &Cluster, name: &str) -> anyhow::Result<()
 }
 
 /// Waits for the ServiceAccount without which no pod is admitted.
-pub async fn default_account(cluster: &Cluster, namespace: &str) -> anyhow::Result<()> {
+pub(crate) async fn default_account(cluster: &Cluster, namespace: &str) -> anyhow::Result<()> {
     let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> =
         Api::namespaced(cluster.client.clone(), namespace);
     eventually("the default ServiceAccount", || async {
@@ -55,7 +55,7 @@ pub async fn default_account(cluster: &Cluster, namespace: &str) -> anyhow::Resu
 }
 
 /// Creates an object unless it is there.
-pub async fn create_if_absent(api: &Api<DynamicObject>, object: Value) -> anyhow::Result<()> {
+pub(crate) async fn create_if_absent(api: &Api<DynamicObject>, object: Value) -> anyhow::Result<()> {
     match api
         .create(&PostParams::default(), &serde_json::from_value(object)?)
         .await
@@ -67,7 +67,7 @@ pub async fn create_if_absent(api: &Api<DynamicObject>, object: Value) -> anyhow
 }
 
 /// Deletes everything and waits until it is gone; finalizers of an operator that is no more are taken off.
-pub async fn delete_all(api: &Api<DynamicObject>) -> anyhow::Result<()> {
+pub(crate) async fn delete_all(api: &Api<DynamicObject>) -> anyhow::Result<()> {
     for object in api.list(&ListParams::default()).await? {
         let name = object.name_any();
         let free = json!({"metadata": {"finalizers": null}});
@@ -83,7 +83,7 @@ pub async fn delete_all(api: &Api<DynamicObject>) -> anyhow::Result<()> {
 }
 
 /// resourceVersion by name.
-pub async fn versions(api: &Api<DynamicObject>) -> anyhow::Result<BTreeMap<String, Option<String>>> {
+pub(crate) async fn versions(api: &Api<DynamicObject>) -> anyhow::Result<BTreeMap<String, Option<String>>> {
     let list = api.list(&ListParams::default()).await?;
     Ok(list
         .iter()
@@ -92,7 +92,7 @@ pub async fn versions(api: &Api<DynamicObject>) -> anyhow::Result<BTreeMap<Strin
 }
 
 /// Starts the operator's cluster controller for one namespace.
-pub fn operator(cluster: &Cluster, namespace: &str, more: &[&str]) -> anyhow::Result<Process> {
+pub(crate) fn operator(cluster: &Cluster, namespace: &str, more: &[&str]) -> anyhow::Result<Process> {
     let watch = format!("--watch-namespace={namespace}");
     let mut args = vec![
         "--controllers=cluster",

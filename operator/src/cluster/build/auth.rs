@@ -10,7 +10,7 @@ use ray_api::ray::v1::{AuthMode, RayCluster};
 use super::env::{literal, push_absent, secret_key};
 
 /// Key of the token in its Secret.
-pub const TOKEN_KEY: &str = "auth_token";
+pub(super) const TOKEN_KEY: &str = "auth_token";
 /// Volume and folder of the service account's token.
 const TOKEN_VOLUME: &str = "ray-token";
 const TOKEN_FOLDER: &str = "/var/run/secrets/ray.io/serviceaccount";

@@ -11,13 +11,13 @@ use super::env::{field, literal, pod_label};
 use super::facts::Facts;
 
 /// Name of the sidecar.
-pub const NAME: &str = "autoscaler";
+pub(super) const NAME: &str = "autoscaler";
 
 const COMMAND: &str =
     "ray kuberay-autoscaler --cluster-name $(RAY_CLUSTER_NAME) --cluster-namespace $(RAY_CLUSTER_NAMESPACE)";
 
 /// The sidecar, with the user's overrides.
-pub fn container(facts: &Facts<'_>) -> Container {
+pub(super) fn container(facts: &Facts<'_>) -> Container {
     let mut container = Container {
         name: NAME.to_owned(),
         image: facts.head_container().and_then(|ray| ray.image.clone()),

@@ -12,7 +12,7 @@ const ALWAYS_VALUED: [&str; 3] = ["log-color", "include-dashboard", "include-log
 const ULIMIT: &str = "ulimit -n ${RAY_START_ULIMIT_OPEN_FILES:-65536}; ";
 
 /// `ray start …` with every flag, each framed by spaces.
-pub fn ray_start(params: &BTreeMap<String, String>, is_head: bool) -> String {
+pub(super) fn ray_start(params: &BTreeMap<String, String>, is_head: bool) -> String {
     let mut command = String::from(if is_head {
         "ray start --head "
     } else {
@@ -30,7 +30,7 @@ pub fn ray_start(params: &BTreeMap<String, String>, is_head: bool) -> String {
 }
 
 /// The shell that container commands run in.
-pub fn shell(facts: &Facts<'_>) -> Vec<String> {
+pub(super) fn shell(facts: &Facts<'_>) -> Vec<String> {
     let flag = if facts.config.args.login_shell {
         "-cl"
     } else {
@@ -40,7 +40,7 @@ pub fn shell(facts: &Facts<'_>) -> Vec<String> {
 }
 
 /// Makes the container start Ray, after whatever command the user gave it.
-pub fn set(container: &mut Container, facts: &Facts<'_>, start: &str, left_to_user: bool) {
+pub(super) fn set(container: &mut Container, facts: &Facts<'_>, start: &str, left_to_user: bool) {
     let own: Vec<&String> = container
         .command
         .iter()

@@ -7,7 +7,7 @@ use ray_api::meta::{label, operator_version};
 use super::facts::{Crd, Facts};
 
 /// A variable with a literal value.
-pub fn literal(name: &str, value: impl Into<String>) -> EnvVar {
+pub(super) fn literal(name: &str, value: impl Into<String>) -> EnvVar {
     EnvVar {
         name: name.to_owned(),
         value: Some(value.into()),
@@ -16,7 +16,7 @@ pub fn literal(name: &str, value: impl Into<String>) -> EnvVar {
 }
 
 /// A variable that reads a field of its pod.
-pub fn field(name: &str, path: &str) -> EnvVar {
+pub(super) fn field(name: &str, path: &str) -> EnvVar {
     EnvVar {
         name: name.to_owned(),
         value: None,
@@ -31,7 +31,7 @@ pub fn field(name: &str, path: &str) -> EnvVar {
 }
 
 /// A variable that reads a key of a Secret.
-pub fn secret_key(name: &str, secret: &str, key: &str) -> EnvVar {
+pub(super) fn secret_key(name: &str, secret: &str, key: &str) -> EnvVar {
     EnvVar {
         name: name.to_owned(),
         value: None,
@@ -47,30 +47,30 @@ pub fn secret_key(name: &str, secret: &str, key: &str) -> EnvVar {
 }
 
 /// A variable that reads a label of its pod.
-pub fn pod_label(name: &str, label: &str) -> EnvVar {
+pub(super) fn pod_label(name: &str, label: &str) -> EnvVar {
     field(name, &format!("metadata.labels['{label}']"))
 }
 
 /// Whether the user (or an earlier step) set that variable.
-pub fn has(env: &[EnvVar], name: &str) -> bool {
+pub(super) fn has(env: &[EnvVar], name: &str) -> bool {
     env.iter().any(|variable| variable.name == name)
 }
 
 /// Adds a variable unless its name is taken.
-pub fn push_absent(env: &mut Vec<EnvVar>, variable: EnvVar) {
+pub(super) fn push_absent(env: &mut Vec<EnvVar>, variable: EnvVar) {
     if !has(env, &variable.name) {
         env.push(variable);
     }
 }
 
 /// Where workers and init containers find the head.
-pub fn head_address(facts: &Facts<'_>) -> [EnvVar; 2] {
+pub(super) fn head_address(facts: &Facts<'_>) -> [EnvVar; 2] {
     let short = facts.fqdn.split('.').next().unwrap_or_default();
     [literal("FQ_RAY_IP", facts.fqdn.clone()), literal("RAY_IP", short)]
 }
 
 /// Adds what every Ray container gets, after the variables of single features.
-pub fn add_common(env: &mut Vec<EnvVar>, facts: &Facts<'_>, is_head: bool, start_command: &str) {
+pub(super) fn add_common(env: &mut Vec<EnvVar>, facts: &Facts<'_>, is_head: bool, start_command: &str) {
     if !is_head {
         env.extend(head_address(facts));
     }

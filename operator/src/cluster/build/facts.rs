@@ -12,7 +12,7 @@ use super::fault_tolerance::FaultTolerance;
 use crate::cluster::config::Config;
 
 /// Port of the GCS where the head's `rayStartParams` name none.
-pub const DEFAULT_GCS_PORT: &str = "6379";
+pub(super) const DEFAULT_GCS_PORT: &str = "6379";
 /// Oldest Ray whose dashboard agent answers `/api/healthz`.
 const FIRST_HTTP_HEALTH: (u32, u32) = (2, 53);
 
@@ -172,7 +172,7 @@ pub fn ray_container(template: Option<&PodTemplateSpec>) -> Option<&Container> {
 
 /// A start parameter with a value.
 #[must_use]
-pub fn param<'a>(params: Option<&'a BTreeMap<String, String>>, key: &str) -> Option<&'a str> {
+pub(super) fn param<'a>(params: Option<&'a BTreeMap<String, String>>, key: &str) -> Option<&'a str> {
     params?.get(key).map(String::as_str)
 }
 

@@ -12,7 +12,7 @@ use super::pod::identifier;
 use super::{owned, service};
 
 /// The Ingress, where the head asks for it.
-pub fn ingress(facts: &Facts<'_>) -> Option<Ingress> {
+pub(super) fn ingress(facts: &Facts<'_>) -> Option<Ingress> {
     let head = &facts.spec.head_group_spec;
     if head.enable_ingress != Some(true) {
         return None;

@@ -9,13 +9,13 @@ use super::command::shell;
 use super::facts::Facts;
 
 /// Name of the init container; one of the user's of that name takes its place.
-pub const NAME: &str = "wait-gcs-ready";
+pub(super) const NAME: &str = "wait-gcs-ready";
 
 /// Seconds for which the health check's output is hidden: until then the head is just starting.
 const QUIET: u32 = 120;
 
 /// The init container for workers like this Ray container, before anything was added to it.
-pub fn container(ray: &Container, facts: &Facts<'_>) -> Container {
+pub(super) fn container(ray: &Container, facts: &Facts<'_>) -> Container {
     Container {
         name: NAME.to_owned(),
         image: ray.image.clone(),

@@ -12,10 +12,14 @@ use super::start_params::Params;
 use super::{command, env, owner_reference, probes, volumes};
 
 /// Port of Ray's metrics; a container that declares no port named `metrics` gets it.
-pub const METRICS_PORT: i32 = 8080;
+pub(super) const METRICS_PORT: i32 = 8080;
 
 /// A pod of the cluster's namespace with the template's labels, annotations and finalizers, under its labels.
-pub fn from_template(facts: &Facts<'_>, template: &PodTemplateSpec, labels: BTreeMap<String, String>) -> Pod {
+pub(super) fn from_template(
+    facts: &Facts<'_>,
+    template: &PodTemplateSpec,
+    labels: BTreeMap<String, String>,
+) -> Pod {
     let metadata = template.metadata.as_ref();
     let mut annotations = metadata
         .and_then(|metadata| metadata.annotations.clone())
@@ -38,7 +42,7 @@ pub fn from_template(facts: &Facts<'_>, template: &PodTemplateSpec, labels: BTre
 }
 
 /// Labels of a pod: defaults under the user's, and above both the three that everything is found by.
-pub fn labels(
+pub(super) fn labels(
     facts: &Facts<'_>,
     node_type: &str,
     group: &str,
@@ -73,12 +77,12 @@ pub fn labels(
 }
 
 /// Value of `ray.io/identifier`.
-pub fn identifier(facts: &Facts<'_>, node_type: &str) -> String {
+pub(super) fn identifier(facts: &Facts<'_>, node_type: &str) -> String {
     names::check_label(&format!("{}-{node_type}", facts.name))
 }
 
 /// Turns the first container into a Ray node: everything that only head or worker has is there already.
-pub fn finish(pod: &mut Pod, facts: &Facts<'_>, params: &Params, is_head: bool) {
+pub(super) fn finish(pod: &mut Pod, facts: &Facts<'_>, params: &Params, is_head: bool) {
     let left_to_user = annotation_is_true(
         pod.metadata.annotations.as_ref(),
         annotation::OVERWRITE_CONTAINER_CMD,

@@ -8,11 +8,11 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::facts::{Crd, Facts};
 
 /// Port of the dashboard agent on every Ray node.
-pub const DEFAULT_AGENT_PORT: i32 = 52365;
+pub(super) const DEFAULT_AGENT_PORT: i32 = 52365;
 /// Port of the dashboard on the head.
-pub const DEFAULT_DASHBOARD_PORT: i32 = 8265;
+pub(super) const DEFAULT_DASHBOARD_PORT: i32 = 8265;
 /// Port of Serve's proxy.
-pub const DEFAULT_SERVE_PORT: i32 = 8000;
+pub(super) const DEFAULT_SERVE_PORT: i32 = 8000;
 
 /// Seconds that one inner check of an exec probe may take.
 const INNER_TIMEOUT: i32 = 2;
@@ -45,7 +45,12 @@ const SERVE_READINESS: Schedule = Schedule {
 };
 
 /// Adds the probes that the user did not set.
-pub fn add(container: &mut Container, facts: &Facts<'_>, params: &BTreeMap<String, String>, is_head: bool) {
+pub(super) fn add(
+    container: &mut Container,
+    facts: &Facts<'_>,
+    params: &BTreeMap<String, String>,
+    is_head: bool,
+) {
     if !facts.config.args.inject_probes {
         return;
     }
@@ -78,7 +83,7 @@ pub fn add(container: &mut Container, facts: &Facts<'_>, params: &BTreeMap<Strin
 }
 
 /// The container's port named `serve`, else Serve's default.
-pub fn serve_port(container: &Container) -> i32 {
+pub(super) fn serve_port(container: &Container) -> i32 {
     container
         .ports
         .iter()
@@ -88,7 +93,7 @@ pub fn serve_port(container: &Container) -> i32 {
 }
 
 /// A port from the start parameters; shell text that is no number falls back.
-pub fn port(params: &BTreeMap<String, String>, key: &str, default: i32) -> i32 {
+pub(super) fn port(params: &BTreeMap<String, String>, key: &str, default: i32) -> i32 {
     params
         .get(key)
         .and_then(|text| text.trim().parse().ok())

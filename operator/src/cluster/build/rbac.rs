@@ -10,7 +10,7 @@ use super::facts::Facts;
 use super::owned;
 
 /// The head's ServiceAccount, unless the user named one.
-pub fn service_account(facts: &Facts<'_>) -> Option<ServiceAccount> {
+pub(super) fn service_account(facts: &Facts<'_>) -> Option<ServiceAccount> {
     let spec = facts.head_template().and_then(|template| template.spec.as_ref());
     let named = spec
         .and_then(|spec| spec.service_account_name.as_deref())
@@ -22,7 +22,7 @@ pub fn service_account(facts: &Facts<'_>) -> Option<ServiceAccount> {
 }
 
 /// What the autoscaler may do.
-pub fn role(facts: &Facts<'_>) -> Role {
+pub(super) fn role(facts: &Facts<'_>) -> Role {
     Role {
         metadata: metadata(facts, names::check_name(facts.name)),
         rules: Some(vec![
@@ -34,7 +34,7 @@ pub fn role(facts: &Facts<'_>) -> Role {
 }
 
 /// Gives the role to the head.
-pub fn role_binding(facts: &Facts<'_>) -> RoleBinding {
+pub(super) fn role_binding(facts: &Facts<'_>) -> RoleBinding {
     let name = names::check_name(facts.name);
     RoleBinding {
         metadata: metadata(facts, name.clone()),

@@ -23,7 +23,7 @@ const DEFAULT_PORTS: [(&str, i32); 5] = [
 
 /// The head Service: by default headless, and with addresses that are not ready, so that workers find a head
 /// that is just starting.
-pub fn head(facts: &Facts<'_>) -> Service {
+pub(super) fn head(facts: &Facts<'_>) -> Service {
     let group = &facts.spec.head_group_spec;
     let selector = head_labels(facts);
     let generated = head_ports(facts);
@@ -67,7 +67,7 @@ pub fn head(facts: &Facts<'_>) -> Service {
 }
 
 /// Lets the hosts of multi-host replicas find each other.
-pub fn headless(facts: &Facts<'_>) -> Option<Service> {
+pub(super) fn headless(facts: &Facts<'_>) -> Option<Service> {
     let multi_host = facts.spec.worker_group_specs.iter().any(|group| hosts(group) > 1);
     let labels = [
         (label::HEADLESS_WORKER_SVC, facts.name),
@@ -90,7 +90,7 @@ pub fn headless(facts: &Facts<'_>) -> Option<Service> {
 
 /// The Serve Service of a cluster that asks for one. It selects all pods; the Serve controller narrows the
 /// selector to healthy ones. KubeRay's RayService controller makes its own.
-pub fn serve(facts: &Facts<'_>) -> Option<Service> {
+pub(super) fn serve(facts: &Facts<'_>) -> Option<Service> {
     let annotations = facts.cluster.metadata.annotations.as_ref();
     if !annotation_is_true(annotations, annotation::ENABLE_SERVE_SERVICE) || facts.crd == Crd::RayService {
         return None;
@@ -121,7 +121,7 @@ pub fn serve(facts: &Facts<'_>) -> Option<Service> {
 }
 
 /// Port of the dashboard on the head Service.
-pub fn dashboard_port(facts: &Facts<'_>) -> i32 {
+pub(super) fn dashboard_port(facts: &Facts<'_>) -> i32 {
     head_ports(facts)
         .into_iter()
         .find(|port| port.name.as_deref() == Some("dashboard"))
@@ -129,7 +129,7 @@ pub fn dashboard_port(facts: &Facts<'_>) -> i32 {
 }
 
 /// The labels of a head pod that its Service selects on, and carries itself.
-pub fn head_labels(facts: &Facts<'_>) -> BTreeMap<String, String> {
+pub(super) fn head_labels(facts: &Facts<'_>) -> BTreeMap<String, String> {
     let group = &facts.spec.head_group_spec;
     let template = group
         .template

@@ -11,7 +11,7 @@ use super::facts::{Facts, ray_container};
 use super::probes::DEFAULT_AGENT_PORT;
 
 /// Flags by name; the map's order is the order on the command line.
-pub type Params = BTreeMap<String, String>;
+pub(super) type Params = BTreeMap<String, String>;
 
 /// Ray's names of accelerators that are custom resources, in the order in which the first one wins.
 const ACCELERATORS: [(&str, &str); 2] = [
@@ -20,7 +20,7 @@ const ACCELERATORS: [(&str, &str); 2] = [
 ];
 
 /// A group as start parameters see it.
-pub struct Group<'a> {
+pub(super) struct Group<'a> {
     /// The user's parameters.
     pub params: Option<&'a Params>,
     /// Logical resources by Kubernetes name.
@@ -32,7 +32,7 @@ pub struct Group<'a> {
 }
 
 /// The flags of the head.
-pub fn head(facts: &Facts<'_>) -> Params {
+pub(super) fn head(facts: &Facts<'_>) -> Params {
     let spec = &facts.spec.head_group_spec;
     let group = Group {
         params: spec.ray_start_params.as_ref(),
@@ -54,7 +54,7 @@ pub fn head(facts: &Facts<'_>) -> Params {
 }
 
 /// The flags of a worker of that group.
-pub fn worker(facts: &Facts<'_>, group: &Group<'_>) -> Params {
+pub(super) fn worker(facts: &Facts<'_>, group: &Group<'_>) -> Params {
     let mut params = from_user(group);
     params
         .entry("address".to_owned())

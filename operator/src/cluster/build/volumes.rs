@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, EmptyDirVolumeSource, PodSpec, Volume, VolumeMount};
 
 /// Ray's object store lives in shared memory; Docker's default of 64 MiB is far too small.
-pub fn add_shared_memory(spec: &mut PodSpec, params: &BTreeMap<String, String>) {
+pub(super) fn add_shared_memory(spec: &mut PodSpec, params: &BTreeMap<String, String>) {
     let Some(ray) = spec.containers.first_mut() else {
         return;
     };
@@ -26,7 +26,7 @@ pub fn add_shared_memory(spec: &mut PodSpec, params: &BTreeMap<String, String>) 
 }
 
 /// The autoscaler reads the head's logs and writes its own beside them.
-pub fn share_logs(spec: &mut PodSpec, containers: &[&str]) {
+pub(super) fn share_logs(spec: &mut PodSpec, containers: &[&str]) {
     let mut mounted = false;
     for (index, container) in spec.containers.iter_mut().enumerate() {
         let wants = index == 0 || containers.contains(&container.name.as_str());

@@ -10,7 +10,7 @@ use crate::cluster::build::{Facts, WorkerIdentity, hosts};
 use crate::cluster::pods::{NodeType, PodView};
 
 /// Plans one group; groups do not wait for each other.
-pub fn plan(
+pub(super) fn plan(
     facts: &Facts<'_>,
     index: usize,
     spec: &WorkerGroupSpec,
@@ -34,12 +34,12 @@ pub fn plan(
 }
 
 /// Whether surplus workers go without being named: with autoscaling on, only the autoscaler knows who is idle.
-pub fn may_shrink(facts: &Facts<'_>) -> bool {
+pub(super) fn may_shrink(facts: &Facts<'_>) -> bool {
     !facts.autoscaling() || facts.config.args.random_pod_delete
 }
 
 /// Names that the autoscaler wants gone.
-pub fn named(spec: &WorkerGroupSpec) -> BTreeSet<&str> {
+pub(super) fn named(spec: &WorkerGroupSpec) -> BTreeSet<&str> {
     let strategy = spec.scale_strategy.as_ref();
     strategy
         .iter()

@@ -14,7 +14,7 @@ use crate::cluster::pods::{NodeType, PodView};
 pub const OVERDUE: SignedDuration = SignedDuration::from_secs(60);
 
 /// Plans the head; false when the workers have to wait too.
-pub fn plan(facts: &Facts<'_>, situation: &Situation<'_>, plan: &mut Plan) -> bool {
+pub(super) fn plan(facts: &Facts<'_>, situation: &Situation<'_>, plan: &mut Plan) -> bool {
     let (going, heads): (Vec<_>, Vec<_>) = situation
         .pods
         .iter()

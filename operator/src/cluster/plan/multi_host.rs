@@ -47,7 +47,7 @@ impl Replica {
 }
 
 /// Plans the group.
-pub fn plan(
+pub(super) fn plan(
     facts: &Facts<'_>,
     index: usize,
     spec: &WorkerGroupSpec,

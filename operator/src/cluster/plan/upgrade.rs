@@ -9,7 +9,7 @@ use crate::cluster::build::{Facts, spec_hash};
 use crate::cluster::pods::{NodeType, PodView};
 
 /// What a change of the spec does to running pods.
-pub enum Upgrade {
+pub(super) enum Upgrade {
     /// Nothing.
     None,
     /// The head was made by another operator, whose hash says nothing to us: it gets ours.
@@ -19,7 +19,7 @@ pub enum Upgrade {
 }
 
 /// Compares the head's hash with the spec's.
-pub fn decide(facts: &Facts<'_>, pods: &[Arc<PodView>]) -> Upgrade {
+pub(super) fn decide(facts: &Facts<'_>, pods: &[Arc<PodView>]) -> Upgrade {
     let strategy = facts.spec.upgrade_strategy.as_ref();
     let recreates = strategy.and_then(|strategy| strategy.type_) == Some(UpgradeType::Recreate);
     let head = pods

@@ -36,7 +36,7 @@ const OURS: [&str; 8] = [
 ];
 
 /// Whether a condition of that type is ours to write.
-pub fn is_ours(type_: &str) -> bool {
+pub(super) fn is_ours(type_: &str) -> bool {
     OURS.contains(&type_)
 }
 
@@ -61,7 +61,7 @@ impl Conditions<'_> {
 }
 
 /// Our conditions, in KubeRay's order.
-pub fn compute(facts: &Facts<'_>, observation: &Observation<'_>, count: &Count) -> Vec<Condition> {
+pub(super) fn compute(facts: &Facts<'_>, observation: &Observation<'_>, count: &Count) -> Vec<Condition> {
     let old = old(facts);
     let mut conditions = Conditions {
         list: old

@@ -8,7 +8,7 @@ use crate::cluster::build::{Facts, is_gpu};
 use crate::cluster::plan::replicas;
 
 /// Sums for the status.
-pub struct Wanted {
+pub(super) struct Wanted {
     pub(super) cpu: Quantity,
     pub(super) memory: Quantity,
     pub(super) gpu: Quantity,
@@ -16,7 +16,7 @@ pub struct Wanted {
 }
 
 /// Sums over head and workers; groups count as many pods as they want, within their bounds.
-pub fn wanted(facts: &Facts<'_>) -> Wanted {
+pub(super) fn wanted(facts: &Facts<'_>) -> Wanted {
     let mut templates = vec![(facts.head_template(), 1)];
     for group in &facts.spec.worker_group_specs {
         templates.push((group.template.as_ref(), replicas::wanted(group).pods));

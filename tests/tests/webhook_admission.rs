@@ -1,0 +1,197 @@
+//! What the webhook refuses, forgives and leaves alone, on a real API server.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
+
+mod admission;
+
+use admission::{EXPANSION, Site, manifest, templates};
+use kube::api::{DynamicObject, PostParams};
+use serde_json::{Value, json};
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a control plane: make test"]
+async fn a_missing_template_is_denied_with_field_namespace_and_near_names() -> anyhow::Result<()> {
+    let site = Site::new("near").await?;
+    site.compute("a100", json!({})).await?;
+    let mut object = manifest(&site, "c");
+    object["spec"]["headGroupSpec"]["computeTemplate"] = json!("a10");
+    object["spec"]["workerGroupSpecs"] = json!([]);
+    let denied = site.kubectl(&["apply"], &object)?;
+    assert_eq!(denied.code, 1);
+    let wanted = format!(
+        "spec.headGroupSpec.computeTemplate: ComputeTemplate {}/a10 not found",
+        site.namespace
+    );
+    assert!(
+        denied.stderr.contains(&wanted) && denied.stderr.contains("did you mean `a100`?"),
+        "{}",
+        denied.stderr
+    );
+    site.finish().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a control plane: make test"]
+async fn a_first_commit_of_template_and_cluster_passes_every_dry_run_and_then_applies() -> anyhow::Result<()>
+{
+    let site = Site::new("first").await?;
+    let template = json!({"apiVersion": "templates.ray.io/v1alpha1", "kind": "ComputeTemplate",
+        "metadata": {"name": "small"}, "spec": {"resources": {"limits": {"cpu": "1"}}}});
+    let mut cluster = manifest(&site, "c");
+    cluster["spec"]["workerGroupSpecs"] = json!([]);
+    let both = json!({"apiVersion": "v1", "kind": "List", "items": [template, cluster]});
+    for dry_run in [
+        &["apply", "--dry-run=server"][..],
+        &["apply", "--server-side", "--dry-run=server"],
+    ] {
+        site.kubectl(dry_run, &both)?.success()?;
+    }
+    assert!(site.get("c").await.is_err(), "a dry run stores nothing");
+    site.kubectl(&["apply"], &both)?.success()?;
+    let live = site.get("c").await?;
+    assert_eq!(live["spec"]["suspend"], true, "the image is not there yet");
+    assert_eq!(
+        live.pointer("/spec/headGroupSpec/template/spec/containers/0/resources/limits/cpu"),
+        Some(&json!("1"))
+    );
+    site.finish().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a control plane: make test"]
+async fn without_the_webhook_only_clusters_with_templates_stand_still() -> anyhow::Result<()> {
+    let mut site = Site::new("down").await?;
+    templates(&site).await?;
+    site.server_side_apply(&manifest(&site, "c"), false).await?;
+    site.merge_patch("c", json!({"metadata": {"finalizers": ["test.ray.io/hold"]}}))
+        .await?;
+    site.webhooks.clear();
+
+    let plain = json!({"headGroupSpec": {"template": {"spec": {"containers": [{"name": "ray-head", "image": "x"}]}}}});
+    site.rayclusters()
+        .create(&PostParams::default(), &site.raycluster("plain", plain)?)
+        .await?;
+    let patch = json!([{"op": "replace", "path": "/spec/workerGroupSpecs/0/replicas", "value": 2},
+        {"op": "add", "path": "/spec/workerGroupSpecs/0/scaleStrategy", "value": {"workersToDelete": ["x"]}}]);
+    site.json_patch("c", patch).await?;
+    site.merge_patch("c", json!({"metadata": {"labels": {"a": "b"}}}))
+        .await?;
+
+    let new: DynamicObject = serde_json::from_value(manifest(&site, "new"))?;
+    let error = site
+        .rayclusters()
+        .create(&PostParams::default(), &new)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("failed calling webhook"), "{error}");
+    let edit = site
+        .merge_patch(
+            "c",
+            json!({"spec": {"headGroupSpec": {"computeTemplate": "big"}}}),
+        )
+        .await;
+    assert!(edit.unwrap_err().to_string().contains("failed calling webhook"));
+
+    site.rayclusters().delete("c", &Default::default()).await?;
+    site.merge_patch("c", json!({"metadata": {"finalizers": null}}))
+        .await?;
+    assert!(site.get("c").await.is_err());
+    site.finish().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a control plane: make test"]
+async fn templates_that_cannot_work_are_denied() -> anyhow::Result<()> {
+    let site = Site::new("bad").await?;
+    let deny = async |name: &str, spec: Value, words: &[&str]| -> anyhow::Result<()> {
+        let error = site.compute(name, spec).await.unwrap_err().to_string();
+        for word in words {
+            anyhow::ensure!(error.contains(word), "{word:?} is missing in {error}");
+        }
+        Ok(())
+    };
+    deny("labels", json!({"labels": {"ray.io/cluster": "x"}}), &["ray.io/"]).await?;
+    deny(
+        "limits",
+        json!({"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}),
+        &["spec.resources.requests[cpu]"],
+    )
+    .await?;
+    site.compute("x", json!({"extends": "y"})).await?;
+    deny("y", json!({"extends": "x"}), &["spec.extends", "leads back"]).await?;
+    let image = json!({"apiVersion": "templates.ray.io/v1alpha1", "kind": "ImageTemplate", "metadata": {"name": "i"},
+        "spec": {"baseImage": "rayproject/ray:2.60.0", "repository": format!("reg/{}/i", site.namespace), "pipPackages": ["a\nRUN x"]}});
+    let denied = site.kubectl(&["create"], &image)?;
+    assert!(
+        denied.code == 1 && denied.stderr.contains("spec.pipPackages[0]"),
+        "{}",
+        denied.stderr
+    );
+    site.finish().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a control plane: make test"]
+async fn the_verb_use_is_asked_for_references_that_a_request_adds() -> anyhow::Result<()> {
+    let site = Site::with("use", &["--require-use"], "ray.io").await?;
+    templates(&site).await?;
+    let rules = json!([{"apiGroups": ["ray.io"], "resources": ["rayclusters"], "verbs": ["*"]},
+        {"apiGroups": ["templates.ray.io"], "resources": ["computetemplates", "imagetemplates"], "resourceNames": ["small", "torch"], "verbs": ["use"]}]);
+    let role = site.object(
+        "rbac.authorization.k8s.io/v1",
+        "Role",
+        "jane",
+        json!({"rules": rules}),
+    )?;
+    site.api("rbac.authorization.k8s.io/v1", "Role")
+        .create(&PostParams::default(), &role)
+        .await?;
+    let binding = json!({"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "jane"},
+        "subjects": [{"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}]});
+    let binding = site.object("rbac.authorization.k8s.io/v1", "RoleBinding", "jane", binding)?;
+    site.api("rbac.authorization.k8s.io/v1", "RoleBinding")
+        .create(&PostParams::default(), &binding)
+        .await?;
+
+    let as_jane = ["apply", "--server-side", "--as=jane"];
+    let mut object = manifest(&site, "c");
+    let denied = site.kubectl(&as_jane, &object)?;
+    let wanted = format!("jane may not use ComputeTemplate {}/big", site.namespace);
+    assert!(
+        denied.code == 1 && denied.stderr.contains(&wanted),
+        "{}",
+        denied.stderr
+    );
+    object["spec"]["workerGroupSpecs"].as_array_mut().unwrap().pop();
+    site.kubectl(&as_jane, &object)?.success()?;
+
+    // What an administrator gave a cluster, its user may keep and refresh.
+    site.merge_patch(
+        "c",
+        json!({"spec": {"headGroupSpec": {"computeTemplate": "big"}}}),
+    )
+    .await?;
+    site.user
+        .kubectl(&[
+            "annotate",
+            "raycluster",
+            "c",
+            "templates.ray.io/refresh=1",
+            "--as=jane",
+        ])?
+        .success()?;
+    site.finish().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a control plane: make test"]
+async fn a_v1alpha1_cluster_is_expanded_too() -> anyhow::Result<()> {
+    let site = Site::new("old").await?;
+    templates(&site).await?;
+    let mut object = manifest(&site, "c");
+    object["apiVersion"] = json!("ray.io/v1alpha1");
+    site.kubectl(&["create"], &object)?.success()?;
+    assert!(site.get("c").await?["metadata"]["annotations"][EXPANSION].is_string());
+    site.finish().await
+}

@@ -1,0 +1,108 @@
+//! Certificates change, replicas come and go, and no call fails.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
+
+mod admission;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use admission::{Site, free_port, templates};
+use kube::api::PostParams;
+use ray_tests::eventually;
+use serde_json::json;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+
+/// Stands for the Service: a connection to each backend in turn.
+async fn balance(port: u16, backends: Vec<u16>) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(("0.0.0.0", port)).await?;
+    let next = Arc::new(AtomicUsize::new(0));
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let (backends, next) = (backends.clone(), next.clone());
+            tokio::spawn(async move {
+                for _ in 0..backends.len() {
+                    let backend = backends[next.fetch_add(1, Ordering::Relaxed) % backends.len()];
+                    if let Ok(mut server) = TcpStream::connect(("127.0.0.1", backend)).await {
+                        // A short life, so that the API server shakes hands again and again.
+                        let copy = copy_bidirectional(&mut client, &mut server);
+                        let _ = tokio::time::timeout(Duration::from_secs(30), copy).await;
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a control plane: make test"]
+async fn two_replicas_rotate_under_load_without_a_failed_call() -> anyhow::Result<()> {
+    let mut site = Site::prepare("rotate", "ray.io").await?;
+    let (front, first, second) = (free_port()?, free_port()?, free_port()?);
+    balance(front, vec![first, second]).await?;
+    let flags = [
+        "--certificate-lifetime",
+        "45",
+        "--rotation-step",
+        "6",
+        "--shutdown-delay",
+        "1",
+    ];
+    site.start_webhook(first, &flags)?;
+    site.start_webhook(second, &flags)?;
+    site.configure(front).await?;
+    site.wait_for_answers().await?;
+    templates(&site).await?;
+    let authority = async || -> anyhow::Result<String> {
+        let api = site.cluster_api("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration");
+        let configuration = api.get(&site.namespace).await?;
+        Ok(configuration.data["webhooks"][0]["clientConfig"]["caBundle"].to_string())
+    };
+    let before = authority().await?;
+
+    let done = Arc::new(AtomicBool::new(false));
+    let api = site.rayclusters();
+    let probe = site.raycluster(
+        "probe",
+        json!({"imageTemplate": "torch", "headGroupSpec": {"computeTemplate": "small"}}),
+    )?;
+    let load = tokio::spawn({
+        let done = done.clone();
+        async move {
+            let params = PostParams {
+                dry_run: true,
+                ..PostParams::default()
+            };
+            let (mut calls, mut failures) = (0_usize, Vec::new());
+            while !done.load(Ordering::Relaxed) {
+                calls += 1;
+                if let Err(error) = api.create(&params, &probe).await {
+                    failures.push(error.to_string());
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            (calls, failures)
+        }
+    });
+    // Prepared, promoted, and the old CA retired: another single CA.
+    eventually("the certificate is rotated whole", || async {
+        let now = authority().await?;
+        let single = now.len() < before.len() + before.len() / 2;
+        Ok((now != before && single).then_some(()))
+    })
+    .await?;
+    done.store(true, Ordering::Relaxed);
+    let (calls, failures) = load.await?;
+    assert!(
+        failures.is_empty(),
+        "{} of {calls} calls failed: {:?}",
+        failures.len(),
+        failures.first()
+    );
+    assert!(calls > 10, "the load was none");
+    site.finish().await
+}

@@ -1,6 +1,11 @@
 //! A webhook of this test's own: processes that the API server reaches by URL, for the test's namespace alone.
 
-#![allow(dead_code, missing_docs, unreachable_pub, reason = "each test file uses its own part")]
+#![allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    reason = "each test file uses its own part"
+)]
 
 use std::io::Write;
 use std::net::TcpListener;

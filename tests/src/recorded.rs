@@ -10,11 +10,12 @@ use serde_json::{Map, Value, json};
 use crate::repository;
 
 /// What the API server fills in, or the recorder took out, by kind of field: `(field, value)`.
-const FILLED_IN: [(&str, &str); 17] = [
+const FILLED_IN: [(&str, &str); 20] = [
     ("apiVersion", r#""v1""#),
     ("clusterIP", r#""ALLOCATED""#),
     ("dnsPolicy", r#""ClusterFirst""#),
     ("externalTrafficPolicy", r#""Cluster""#),
+    ("failureThreshold", "3"),
     ("imagePullPolicy", r#""IfNotPresent""#),
     ("internalTrafficPolicy", r#""Cluster""#),
     ("ipFamilies", r#"["IPv4"]"#),
@@ -26,6 +27,8 @@ const FILLED_IN: [(&str, &str); 17] = [
     ("scheme", r#""HTTP""#),
     ("serviceAccountName", r#""default""#),
     ("sessionAffinity", r#""None""#),
+    ("successThreshold", "1"),
+    ("timeoutSeconds", "1"),
     ("type", r#""ClusterIP""#),
     ("volumeMounts", "[]"),
 ];
@@ -110,7 +113,10 @@ pub fn intend(output: &mut Value, version: &str) {
             .pointer("/metadata/labels/ray.io~1headless-worker-svc")
             .cloned()
         {
-            service["metadata"]["labels"]["ray.io/cluster"] = name;
+            let labels = service
+                .pointer_mut("/metadata/labels")
+                .and_then(Value::as_object_mut);
+            labels.map(|labels| labels.insert("ray.io/cluster".to_owned(), name));
         }
     }
 }
@@ -254,7 +260,10 @@ fn normalise_container(container: &mut Value) {
     }
     if container["name"] == "wait-gcs-ready" {
         // Two scripts of one purpose: what counts is whom they ask.
-        let text = container["args"][0].as_str().unwrap_or_default();
+        let text = container
+            .pointer("/args/0")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         let address = text.split("--address ").nth(1).unwrap_or_default();
         let end = |c: char| c.is_whitespace() || c == ';';
         let address = address.split(end).next().unwrap_or_default();
@@ -341,11 +350,12 @@ pub fn sorted(objects: Vec<Value>) -> Vec<Value> {
         .into_iter()
         .enumerate()
         .map(|(index, object)| {
-            let metadata = &object["metadata"];
+            let name = object.pointer("/metadata/name").and_then(Value::as_str);
+            let labels = object.pointer("/metadata/labels").map(Value::to_string);
             let key = format!(
                 "{} {} {index:04}",
-                metadata["name"].as_str().unwrap_or_default(),
-                metadata["labels"]
+                name.unwrap_or_default(),
+                labels.unwrap_or_default()
             );
             (key, object)
         })

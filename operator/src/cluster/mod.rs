@@ -28,6 +28,9 @@ mod request;
 pub mod status;
 mod watch;
 
+#[cfg(test)]
+mod mocked;
+
 use std::future::ready;
 use std::sync::Arc;
 

@@ -1,0 +1,232 @@
+//! Passes against a mocked API server: which requests are made, and that none is when nothing has changed.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode};
+use k8s_openapi::api::core::v1::Service;
+use kube::Client;
+use kube::client::Body;
+use kube::core::DeserializeGuard;
+use kube::runtime::reflector::store;
+use kube::runtime::watcher::Event;
+use prometheus_client::registry::Registry;
+use ray_api::ray::RayCluster;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::config::Config;
+use super::context::{ChildStores, Context};
+use super::events::Events;
+use super::memory::Memories;
+use super::metrics::Metrics;
+use super::pods::{Feed, PodIndex};
+use super::reconcile::reconcile;
+
+/// A request: verb and path, and the body.
+type Seen = (String, Value);
+
+/// An API server that notes what it is asked, echoes objects, and refuses pods whose name contains a word.
+struct Server {
+    seen: Arc<Mutex<Vec<Seen>>>,
+    ctx: Arc<Context>,
+    services: kube::runtime::reflector::store::Writer<Service>,
+    index: PodIndex,
+}
+
+impl Server {
+    fn start(refused: &'static str) -> Self {
+        let (mock, mut handle) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&seen);
+        tokio::spawn(async move {
+            while let Some((request, answer)) = handle.next_request().await {
+                let (parts, body) = request.into_parts();
+                let bytes = body.collect_bytes().await.unwrap();
+                let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+                let path = parts.uri.path().to_owned();
+                let name = body["metadata"]["name"].as_str().unwrap_or_default();
+                let refuse = !refused.is_empty() && path.ends_with("/pods") && name.contains(refused);
+                let mut echo = body.clone();
+                if path.ends_with("/status") {
+                    echo["spec"] = json!({"headGroupSpec": {}});
+                }
+                let (code, reply) = if refuse {
+                    let message = "pods is forbidden: exceeded quota: q";
+                    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403,
+                        "reason": "Forbidden", "message": message});
+                    (StatusCode::FORBIDDEN, status)
+                } else {
+                    (StatusCode::OK, echo)
+                };
+                if !path.contains("/events") {
+                    noted
+                        .lock()
+                        .unwrap()
+                        .push((format!("{} {path}", parts.method), body));
+                }
+                let reply = Body::from(serde_json::to_vec(&reply).unwrap());
+                answer.send_response(Response::builder().status(code).body(reply).unwrap());
+            }
+        });
+        let client = Client::new(mock, "n");
+        let (reader, services) = store();
+        let index = PodIndex::default();
+        let ctx = Arc::new(Context {
+            client: client.clone(),
+            config: Config::for_tests(),
+            pods: index.clone(),
+            children: ChildStores {
+                services: vec![reader],
+                service_accounts: Vec::new(),
+                roles: Vec::new(),
+                role_bindings: Vec::new(),
+                ingresses: Vec::new(),
+            },
+            memories: Memories::default(),
+            events: Events::start(client, "test", CancellationToken::new()),
+            metrics: Metrics::register(&mut Registry::default()),
+            slots: Semaphore::new(4),
+        });
+        Self {
+            seen,
+            ctx,
+            services,
+            index,
+        }
+    }
+
+    /// One pass; the requests that it made.
+    async fn pass(&self, cluster: &Value) -> Vec<Seen> {
+        let cluster: RayCluster = serde_json::from_value(cluster.clone()).unwrap();
+        reconcile(Arc::new(DeserializeGuard(Ok(cluster))), Arc::clone(&self.ctx))
+            .await
+            .unwrap();
+        std::mem::take(&mut *self.seen.lock().unwrap())
+    }
+
+    /// Lets the watches show what was created.
+    fn show(&mut self, seen: &[Seen]) {
+        let mut feed = Feed::new(self.index.clone(), None);
+        for (request, object) in seen {
+            if request.ends_with("/pods") {
+                let mut pod = object.clone();
+                pod["metadata"]["uid"] = json!(object["metadata"]["name"]);
+                feed.handle(Event::Apply(serde_json::from_value(pod).unwrap()));
+            } else if request.ends_with("/services") {
+                let service = serde_json::from_value(object.clone()).unwrap();
+                self.services.apply_watcher_event(&Event::Apply(service));
+            }
+        }
+    }
+}
+
+fn cluster() -> Value {
+    let template = json!({"spec": {"containers": [{"name": "ray", "image": "ray:1"}]}});
+    let group = |name: &str| json!({"groupName": name, "replicas": 2, "minReplicas": 0, "maxReplicas": 9, "template": template});
+    json!({
+        "metadata": {"name": "c", "namespace": "n", "uid": "u", "generation": 1, "resourceVersion": "1"},
+        "spec": {"headGroupSpec": {"template": template}, "workerGroupSpecs": [group("a"), group("b")]},
+    })
+}
+
+fn count(seen: &[Seen], request: &str) -> usize {
+    seen.iter().filter(|(made, _)| made == request).count()
+}
+
+const PODS: &str = "POST /api/v1/namespaces/n/pods";
+const STATUS: &str = "PATCH /apis/ray.io/v1/namespaces/n/rayclusters/c/status";
+
+#[tokio::test]
+async fn a_settled_cluster_makes_no_request() {
+    let mut server = Server::start("");
+    let mut cluster = cluster();
+    let first = server.pass(&cluster).await;
+    assert_eq!(count(&first, "POST /api/v1/namespaces/n/services"), 1);
+    assert_eq!(count(&first, PODS), 5);
+    assert_eq!(first.len(), 6, "the status waits for more to say");
+
+    let early = server.pass(&cluster).await;
+    assert_eq!(
+        count(&early, PODS),
+        0,
+        "what was created counts before the watch shows it"
+    );
+    server.show(&first);
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    let second = server.pass(&cluster).await;
+    assert_eq!(second.len(), 1);
+    assert_eq!(second[0].0, STATUS);
+    assert_eq!(
+        second[0].1["metadata"]["uid"], "u",
+        "never another cluster of the same name"
+    );
+
+    cluster["status"] = second[0].1["status"].clone();
+    cluster["metadata"]["resourceVersion"] = json!("2");
+    assert!(server.pass(&cluster).await.is_empty());
+}
+
+#[tokio::test]
+async fn one_groups_quota_stops_no_other_and_is_said_at_once() {
+    let server = Server::start("c-a-worker");
+    let seen = server.pass(&cluster()).await;
+    let created = |part: &str| {
+        let of_part =
+            |(made, pod): &&Seen| made == PODS && pod["metadata"]["name"].as_str().unwrap().contains(part);
+        seen.iter().filter(of_part).count()
+    };
+    assert_eq!(created("c-head"), 1);
+    assert_eq!(created("c-a-worker"), 1, "one refusal tells enough");
+    assert_eq!(created("c-b-worker"), 2);
+    let status = &seen.iter().find(|(made, _)| made == STATUS).unwrap().1["status"];
+    let conditions = status["conditions"].as_array().unwrap();
+    let failure = conditions.iter().find(|c| c["type"] == "ReplicaFailure").unwrap();
+    assert_eq!(failure["reason"], "FailedCreateWorkerPod");
+    assert!(failure["message"].as_str().unwrap().contains("exceeded quota"));
+    assert_eq!(failure["observedGeneration"], 1);
+    let again = server.pass(&cluster()).await;
+    assert_eq!(count(&again, PODS), 0, "the group is held for a while");
+}
+
+#[tokio::test]
+async fn a_broken_rule_is_a_condition_and_touches_no_pod() {
+    let server = Server::start("");
+    let mut cluster = cluster();
+    cluster["spec"]["workerGroupSpecs"][0]["minReplicas"] = json!(10);
+    let seen = server.pass(&cluster).await;
+    assert_eq!(seen.len(), 1);
+    let accepted = &seen[0].1["status"]["conditions"][0];
+    assert_eq!(
+        (&accepted["type"], &accepted["status"]),
+        (&json!("Accepted"), &json!("False"))
+    );
+    assert!(
+        accepted["message"]
+            .as_str()
+            .unwrap()
+            .contains("workerGroupSpecs[0]"),
+        "{accepted}"
+    );
+}
+
+#[tokio::test]
+async fn a_cluster_without_an_image_says_what_to_do_and_one_of_another_manager_is_left_alone() {
+    let server = Server::start("");
+    let mut bare = cluster();
+    bare["spec"]["headGroupSpec"] = json!({"computeTemplate": "small"});
+    let seen = server.pass(&bare).await;
+    let accepted = &seen[0].1["status"]["conditions"][0];
+    assert_eq!(accepted["reason"], "ImageMissing");
+    assert!(
+        accepted["message"]
+            .as_str()
+            .unwrap()
+            .contains("kubectl ray render")
+    );
+
+    let mut foreign = cluster();
+    foreign["spec"]["managedBy"] = json!("kueue.x-k8s.io/multikueue");
+    assert!(server.pass(&foreign).await.is_empty());
+}

@@ -159,7 +159,13 @@ impl TemplateReader {
             }
             Needed::Image { namespace, .. } => {
                 let api = Api::namespaced(self.client.clone(), namespace);
-                let found = self.read(&self.image, api, &needed, live).await?;
+                let mut found = self.read(&self.image, api.clone(), &needed, live).await?;
+                // An image that the cache has not seen yet would gate the cluster for nothing.
+                let is_built =
+                    |template: &ImageTemplate| template.status.as_ref().is_some_and(|s| s.image.is_some());
+                if !live && found.as_deref().is_some_and(|template| !is_built(template)) {
+                    found = self.read(&self.image, api, &needed, true).await?;
+                }
                 let found = found.map(|template| Image::from(&*template));
                 let exists = found.is_some();
                 templates.insert_image(needed.clone(), found);

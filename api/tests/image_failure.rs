@@ -128,6 +128,10 @@ fn causes_that_tools_hide_are_found() {
     let limited = "error building image: GET https://index.docker.io/v2/: TOOMANYREQUESTS: You have reached your pull rate limit";
     assert_eq!(self::reason(1, limited).0, RateLimited);
     assert_eq!(self::reason(1, "").0, BuildFailed);
+    let mirrored = "WARN[0003] Failed to retrieve image x from remapped registry mirror: GET http://mirror/v2/x/manifests/1: MANIFEST_UNKNOWN: manifest unknown\nerror building image: Get \"https://index.docker.io/v2/\": dial tcp: no such host";
+    let (reason, message) = self::reason(1, mirrored);
+    assert_eq!(reason, BaseImageNotFound);
+    assert!(message.contains("MANIFEST_UNKNOWN"), "{message}");
 }
 
 #[test]

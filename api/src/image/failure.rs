@@ -94,6 +94,13 @@ fn explain(ended: &Ended<'_>, lines: &[&str]) -> (FailureReason, String) {
     if last_error.contains("failed to execute command") {
         return command(lines).unwrap_or_else(|| (FailureReason::CommandFailed, last_output(lines)));
     }
+    // Behind a mirror that has not got the image the executor asks docker.io, which such sites often cannot reach.
+    let mirrored = |line: &&&str| {
+        line.contains("from remapped registry") && NOT_FOUND.iter().any(|it| line.contains(it))
+    };
+    if let Some(line) = lines.iter().rev().find(mirrored) {
+        return (FailureReason::BaseImageNotFound, (*line).to_owned());
+    }
     let registry = [
         (
             FailureReason::RegistryTlsMismatch,

@@ -138,9 +138,12 @@ fn steps_pass_pod_securitys_baseline() {
                 Vec::new()
             }
         );
-        if ["secrets", "context", "seal"].contains(&container.name.as_str()) {
-            assert_eq!(context.run_as_non_root, Some(true));
+        let name = container.name.as_str();
+        if ["secrets", "context", "seal"].contains(&name) {
             assert_eq!(context.read_only_root_filesystem, Some(true));
+        }
+        if ["secrets", "context"].contains(&name) {
+            assert_eq!(context.run_as_non_root, Some(true));
         }
     }
 }

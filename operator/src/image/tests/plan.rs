@@ -124,7 +124,10 @@ impl World {
     }
 
     fn succeed(&mut self) {
-        self.newest().progress = Progress::Built(DIGEST.to_owned());
+        let now = at(self.second);
+        let newest = self.newest();
+        newest.progress = Progress::Built(DIGEST.to_owned());
+        newest.ended = Some(now);
     }
 
     fn status(&self) -> &ImageTemplateStatus {

@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 
 /// A request as it came.
 #[derive(Clone, Debug)]
-pub struct Asked {
-    pub method: String,
+pub(crate) struct Asked {
+    pub(crate) method: String,
     /// Path and query.
-    pub uri: String,
-    pub headers: HeaderMap,
-    pub body: Value,
+    pub(crate) uri: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Value,
 }
 
 type Answer = dyn Fn(&Asked, &[Asked]) -> Response<Body> + Send + Sync;
@@ -30,22 +30,22 @@ struct Shared {
 }
 
 /// The server; it ends with the test's process.
-pub struct FakeServer {
-    pub url: String,
+pub(crate) struct FakeServer {
+    pub(crate) url: String,
     shared: Shared,
 }
 
 /// What a run of the plugin left.
 #[derive(Debug)]
-pub struct Run {
-    pub code: i32,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Run {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl FakeServer {
     /// Answers each request by `answer`, which also sees all that were asked before.
-    pub fn start(answer: impl Fn(&Asked, &[Asked]) -> Response<Body> + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(answer: impl Fn(&Asked, &[Asked]) -> Response<Body> + Send + Sync + 'static) -> Self {
         let shared = Shared {
             asked: Arc::default(),
             answer: Arc::new(answer),
@@ -68,12 +68,12 @@ impl FakeServer {
     }
 
     /// All requests so far.
-    pub fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<Asked> {
         self.shared.asked.lock().unwrap().clone()
     }
 
     /// The plugin with these words, to be run against this server.
-    pub fn command(&self, words: &[&str]) -> Command {
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = plugin();
         command
             .args(["--server", &self.url, "--token", "t", "--namespace", "ml"])
@@ -82,13 +82,13 @@ impl FakeServer {
     }
 
     /// Runs the plugin to its end.
-    pub fn run(&self, words: &[&str]) -> Run {
+    pub(crate) fn run(&self, words: &[&str]) -> Run {
         run(&mut self.command(words))
     }
 }
 
 /// The plugin without any kubeconfig of the machine.
-pub fn plugin() -> Command {
+pub(crate) fn plugin() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-ray"));
     command
         .env("KUBECONFIG", "/no/such/kubeconfig")
@@ -97,7 +97,7 @@ pub fn plugin() -> Command {
     command
 }
 
-pub fn run(command: &mut Command) -> Run {
+pub(crate) fn run(command: &mut Command) -> Run {
     let output = command.output().unwrap();
     Run {
         code: output.status.code().unwrap_or(-1),
@@ -128,11 +128,11 @@ async fn handle(State(shared): State<Shared>, request: Request) -> Response<Body
     answer
 }
 
-pub fn ok(body: &Value) -> Response<Body> {
+pub(crate) fn ok(body: &Value) -> Response<Body> {
     answer(200, body)
 }
 
-pub fn answer(code: u16, body: &Value) -> Response<Body> {
+pub(crate) fn answer(code: u16, body: &Value) -> Response<Body> {
     Response::builder()
         .status(StatusCode::from_u16(code).unwrap())
         .header("content-type", "application/json")
@@ -141,14 +141,14 @@ pub fn answer(code: u16, body: &Value) -> Response<Body> {
 }
 
 /// A failure as the API server words it.
-pub fn failure(code: u16, reason: &str, message: &str) -> Response<Body> {
+pub(crate) fn failure(code: u16, reason: &str, message: &str) -> Response<Body> {
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "reason": reason, "message": message, "code": code, "details": {"name": "x"}});
     answer(code, &status)
 }
 
 /// A server that takes the request and says nothing.
-pub fn silence() -> Response<Body> {
+pub(crate) fn silence() -> Response<Body> {
     Response::builder()
         .header("x-never", "1")
         .body(Body::empty())
@@ -156,7 +156,7 @@ pub fn silence() -> Response<Body> {
 }
 
 /// A RayCluster with one worker group.
-pub fn cluster(name: &str, replicas: i32) -> Value {
+pub(crate) fn cluster(name: &str, replicas: i32) -> Value {
     json!({
         "apiVersion": "ray.io/v1", "kind": "RayCluster",
         "metadata": {"name": name, "namespace": "ml", "uid": name, "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:00Z"},
@@ -166,7 +166,7 @@ pub fn cluster(name: &str, replicas: i32) -> Value {
 }
 
 /// A page of a list.
-pub fn list(items: &[Value], more: Option<&str>) -> Value {
+pub(crate) fn list(items: &[Value], more: Option<&str>) -> Value {
     json!({"apiVersion": "ray.io/v1", "kind": "RayClusterList", "items": items,
         "metadata": {"resourceVersion": "9", "continue": more}})
 }

@@ -77,7 +77,10 @@ mkdir -p "$overlay"
 
 # CRDs first and alone: the API server must serve them before it knows what the rest speaks of.
 kubectl apply --server-side --force-conflicts --field-manager=kubectl-ray-install -k manifests/crds
-kubectl wait --for=condition=Established --timeout=60s -f <(kubectl kustomize manifests/crds) > /dev/null
+# kubectl wait fails at once on a CRD that has no condition yet.
+established() { kubectl wait --for=condition=Established --timeout=60s -f <(kubectl kustomize manifests/crds); }
+for _ in $(seq 60); do established > /dev/null 2>&1 && break; sleep 0.5; done
+established > /dev/null
 kubectl apply --server-side --force-conflicts --field-manager=kubectl-ray-install -k "$overlay"
 for name in ray-operator ray-webhook; do
   kubectl -n ray-system rollout status "deployment/$name" --timeout=180s

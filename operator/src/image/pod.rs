@@ -156,6 +156,15 @@ impl Step {
         self
     }
 
+    /// Root without a capability: the executor is root, and what it writes may be for its owner alone.
+    pub(super) fn as_root(mut self) -> Self {
+        let context = self.0.security_context.get_or_insert_default();
+        context.run_as_non_root = None;
+        context.run_as_user = Some(0);
+        context.run_as_group = Some(0);
+        self
+    }
+
     pub(super) fn into_container(self) -> Container {
         self.0
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -259,7 +259,7 @@ impl Proxy {
     }
 
     pub(crate) fn set(&self, mode: Mode) {
-        *self.mode.lock().unwrap() = mode;
+        *self.mode.lock().unwrap_or_else(PoisonError::into_inner) = mode;
     }
 
     /// Stops listening: connections are refused, open ones break.
@@ -312,7 +312,7 @@ async fn answer(
     let mut request = [0; 4096];
     while stream.read(&mut request).await? > 0 {
         requests.fetch_add(1, Ordering::SeqCst);
-        let mode = *mode.lock().unwrap();
+        let mode = *mode.lock().unwrap_or_else(PoisonError::into_inner);
         let (status, body) = match mode {
             Mode::Healthy => (200, "success"),
             Mode::Status(status) => (status, "draining"),

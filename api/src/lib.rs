@@ -6,7 +6,8 @@
 //!   expand/    (RayCluster JSON, templates) -> expanded JSON + record of what was filled
 //!   image/     ImageTemplate -> Dockerfile, inputs hash; build log -> failure reason
 //!   validate/  rules that webhook, operator and plugin share
-//!   crds       the CustomResourceDefinitions, generated from these types
+//!   quantity   Kubernetes' quantities, exactly
+//!   crds       the CustomResourceDefinitions, generated from these types by way of schema/
 //! ```
 //!
 //! Nothing here knows a clock, a client or a runtime: callers pass `now` and what they read.

@@ -23,7 +23,7 @@ fn schema(name: &str, version: usize) -> Value {
 }
 
 #[test]
-fn files_are_in_sync_with_the_types() {
+fn generated_files_are_in_sync_with_the_types() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/crds");
     for crd in crds::all() {
         let file = folder.join(crds::file_name(&crd));

@@ -200,6 +200,27 @@ fn restarting_workers_of_the_first_autoscaler_are_a_warning() {
 }
 
 #[test]
+fn what_kuberay_runs_is_a_warning() {
+    let odd = cluster(&json!({"spec": {
+        "headGroupSpec": {"resources": {"cpu": "two"}},
+        "workerGroupSpecs": [{"groupName": "g", "replicas": -1, "numOfHosts": -1, "template": {"spec": {"containers": [{"name": "w"}]}}}],
+    }}));
+    assert_eq!(validate::cluster(&odd), []);
+    let fields: Vec<_> = validate::warnings(&odd)
+        .into_iter()
+        .map(|warning| warning.field)
+        .collect();
+    assert_eq!(
+        fields,
+        [
+            "spec.headGroupSpec.resources[cpu]",
+            "spec.workerGroupSpecs[0].replicas",
+            "spec.workerGroupSpecs[0].numOfHosts",
+        ]
+    );
+}
+
+#[test]
 fn what_is_not_supported_is_named_but_not_invalid() {
     let asking = cluster(&json!({
         "metadata": {"labels": {"ray.io/gang-scheduling-enabled": "true"}},

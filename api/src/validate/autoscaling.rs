@@ -1,4 +1,4 @@
-//! Ray's autoscaler and its two versions (C6, C7, C14 to C18, W1).
+//! Ray's autoscaler and its two versions (C6, C7, C14 to C18).
 
 use super::Invalid;
 use super::auth::{at_least, version_will_come};
@@ -106,24 +106,7 @@ fn check_groups(cluster: &RayCluster, found: &mut Vec<Invalid>) {
     }
 }
 
-/// What runs but surprises (W1): the first version of the autoscaler does not expect pods to restart in place.
-#[must_use]
-pub fn warnings(cluster: &RayCluster) -> Vec<Invalid> {
-    let v1 = cluster.spec.enable_in_tree_autoscaling == Some(true)
-        && version(cluster) == Some(AutoscalerVersion::V1);
-    Group::workers(cluster)
-        .filter(|group| v1 && !never_restarts(group))
-        .map(|group| {
-            group.invalid(
-                "W1",
-                "template.spec.restartPolicy",
-                "should be Never: the autoscaler replaces workers, and one that restarts in place is counted twice",
-            )
-        })
-        .collect()
-}
-
-fn version(cluster: &RayCluster) -> Option<AutoscalerVersion> {
+pub(super) fn version(cluster: &RayCluster) -> Option<AutoscalerVersion> {
     cluster.spec.autoscaler_options.as_ref()?.version
 }
 
@@ -132,7 +115,7 @@ fn asks_for_v2(head: &Group<'_>) -> bool {
         .is_some_and(|variable| matches!(variable.value.as_deref(), Some("1" | "true")))
 }
 
-fn never_restarts(group: &Group<'_>) -> bool {
+pub(super) fn never_restarts(group: &Group<'_>) -> bool {
     let policy = group.pod().and_then(|pod| pod.restart_policy.as_deref());
     matches!(policy, None | Some("" | "Never"))
 }

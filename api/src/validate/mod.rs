@@ -1,7 +1,8 @@
 //! Rules of a valid object, the same for webhook, operator and plugin.
 //!
 //! The rows C1 to C24 and W1 are KubeRay's own rules (raycluster-behaviour 1.4); what the CRD says in CEL stands in
-//! `schema/rules.rs`, and a test holds the two equal. What we do not support is not invalid: see [`unsupported`].
+//! `schema/rules.rs`, and a test holds the two equal. What KubeRay runs is not
+//! invalid here either, and what we do not support is not: see [`warnings`] and [`unsupported`].
 
 mod auth;
 mod autoscaling;
@@ -13,12 +14,13 @@ mod replicas;
 mod status;
 mod unsupported;
 mod upgrade;
+mod warnings;
 
 use std::fmt;
 
-pub use autoscaling::warnings;
 pub use compute::compute_template;
 pub use unsupported::{Unsupported, unsupported};
+pub use warnings::warnings;
 
 use crate::ray::RayCluster;
 

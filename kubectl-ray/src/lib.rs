@@ -35,7 +35,7 @@ use crate::error::{Exit, Failure};
 /// Runs the plugin with `args`, the first of which is the program's own name.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.collect();
-    if args.first().is_some_and(|program| is_completer(program)) {
+    if args.first().is_some_and(is_completer) {
         return complete::kubectl_protocol(args);
     }
     complete::answer_shell();

@@ -1,6 +1,9 @@
 //! The reference and the man pages are made from the command line's own definitions.
 //! `UPDATE=1 cargo test -p kubectl-ray --test reference` rewrites them.
 
+// Clippy lets tests panic, but not what they call.
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -179,7 +179,7 @@ fn push_pods<'a>(node: &mut Node, pods: impl Iterator<Item = &'a Pod>, events: &
 
 fn last_event(events: &LastEvents, uid: Option<&str>) -> Option<String> {
     let event = events.get(uid?)?;
-    let ago = time(event).map(|time| k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(time));
+    let ago = time(event).map(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time);
     let ago = ago
         .map(|time| format!(", {} ago", crate::cmd::get::age(Some(&time)).text()))
         .unwrap_or_default();

@@ -15,6 +15,9 @@ use crate::error::{Exit, Failure, Result};
 use crate::output::{self, Format};
 use crate::table::{Column, Layout, Row, sort};
 
+/// Splits an object into the lines of a table.
+type Items<'a> = Box<dyn Fn(&DynamicObject) -> Vec<Item> + 'a>;
+
 /// How objects of one resource become rows and names.
 pub(super) struct View<'a> {
     pub(super) resource: ApiResource,
@@ -24,7 +27,7 @@ pub(super) struct View<'a> {
     /// Labels that objects must have besides `-l`.
     pub(super) selector: Option<String>,
     /// The items of an object, each with its row: usually one, the object itself.
-    pub(super) items: Box<dyn Fn(&DynamicObject) -> Vec<Item> + 'a>,
+    pub(super) items: Items<'a>,
 }
 
 /// One line of a table.

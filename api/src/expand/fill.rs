@@ -100,7 +100,7 @@ fn state(group: &Value, piece: &Piece, pieces: &[Piece], target: &Target) -> Sta
         Some(current)
             if *at == Path::of(&["numOfHosts"])
                 && target.hosts_may_be_default
-                && *current == Value::from(1) =>
+                && current.as_i64() == Some(1) =>
         {
             State::Default(current.clone())
         }

@@ -171,7 +171,9 @@ fn bare(request: &Request<'_>, ownership: &Ownership) -> Value {
     let mut object = request.object.clone();
     let remove = |object: &mut Value, key: &str| {
         let annotations = object.pointer_mut("/metadata/annotations");
-        annotations.and_then(Value::as_object_mut).and_then(|annotations| annotations.remove(key))
+        annotations
+            .and_then(Value::as_object_mut)
+            .and_then(|annotations| annotations.remove(key))
     };
     // A touch has done its work once it is here.
     remove(&mut object, annotation::GATE_LIFT);

@@ -58,7 +58,7 @@ pub(super) fn keep_autoscaled(object: &mut Value, old: &Value, ownership: &Owner
 fn is_default(group: &Map<String, Value>, field: &str) -> bool {
     match group.get(field) {
         None | Some(Value::Null) => true,
-        Some(value) => field == "replicas" && *value == Value::from(0),
+        Some(value) => field == "replicas" && value.as_i64() == Some(0),
     }
 }
 

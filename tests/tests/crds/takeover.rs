@@ -62,6 +62,11 @@ fn our_crd(group: &str) -> Result<Value> {
     Ok(crd)
 }
 
+/// An API group that no earlier run has put its CRD into.
+fn api_group(name: &str) -> String {
+    format!("{name}-{}.kubectl-ray.test", std::process::id())
+}
+
 /// A namespace under KubeRay's CRD, and the path of its RayClusters.
 async fn kuberay(group: &str) -> Result<(Client, String)> {
     let cluster = Cluster::control_plane().await?;
@@ -99,7 +104,7 @@ async fn switched(client: &Client, path: &str, api_group: &str) -> Result<()> {
 #[tokio::test]
 #[ignore = "needs a control plane: make test"]
 async fn kuberays_crd_is_replaced_without_loss() -> Result<()> {
-    let api_group = "takeover.kubectl-ray.test";
+    let api_group = &api_group("takeover");
     let (client, path) = kuberay(api_group).await?;
     let mut object = in_group(cluster("running"), api_group);
     object["spec"]["workerGroupSpecs"] = json!([group("a"), group("b")]);
@@ -157,7 +162,7 @@ async fn kuberays_crd_is_replaced_without_loss() -> Result<()> {
 #[tokio::test]
 #[ignore = "needs a control plane: make test"]
 async fn an_update_may_leave_an_error_but_not_make_one() -> Result<()> {
-    let api_group = "ratchet.kubectl-ray.test";
+    let api_group = &api_group("ratchet");
     let (client, path) = kuberay(api_group).await?;
     let mut broken = in_group(cluster("9-broken"), api_group);
     broken["spec"]["workerGroupSpecs"] = json!([group("a"), group("b"), group("b")]);

@@ -51,14 +51,17 @@ if wanted unit; then
   done
 fi
 
-# Test files called e2e_* need a node, the others a control plane.
-tests_of() { for file in tests/tests/*.rs; do name=$(basename "$file" .rs); case $name in e2e_*) kind=node ;; *) kind=control-plane ;; esac; [ "$kind" = "$1" ] && printf -- '--test %s ' "$name"; done; }
+# Test files called e2e_* need a node, kwok_* a control plane with simulated nodes, the others a control plane without any.
+tests_of() { for file in tests/tests/*.rs; do name=$(basename "$file" .rs); case $name in e2e_*) kind=node ;; kwok_*) kind=simulated-nodes ;; *) kind=control-plane ;; esac; [ "$kind" = "$1" ] && printf -- '--test %s ' "$name"; done; }
 
 if wanted control-plane; then
   run "start a control plane" "$cluster" up "$state/control-plane" control-plane
   export RAY_TESTS_CONTROL_PLANE=$state/control-plane/kubeconfig
   # shellcheck disable=SC2046
   run "integration tests" cargo test --workspace --locked --no-fail-fast $(tests_of control-plane) -- --ignored
+  run "simulate nodes" "$cluster" kwok "$state/control-plane" 3
+  # shellcheck disable=SC2046
+  run "integration tests with simulated nodes" cargo test --workspace --locked --no-fail-fast $(tests_of simulated-nodes) -- --ignored
   "$cluster" down "$state/control-plane"
 fi
 

@@ -277,15 +277,13 @@ fn touch(object: &Value) -> Value {
 }
 
 /// Adds a field to every object below, as a schema's defaults would.
-fn add_defaults(value: &mut Value, depth: usize) {
+fn add_defaults(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            fields
-                .values_mut()
-                .for_each(|value| add_defaults(value, depth + 1));
+            fields.values_mut().for_each(add_defaults);
             fields.entry("defaulted").or_insert(json!("default"));
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| add_defaults(item, depth + 1)),
+        Value::Array(items) => items.iter_mut().for_each(add_defaults),
         _ => {}
     }
 }
@@ -448,7 +446,7 @@ proptest! {
                 if let Some(value) = ray_api::expand::path::get_mut(target, &piece.at.0, &piece.value) {
                     // Containers and their like are created by name, and then hold other pieces.
                     if piece.value.as_object().is_none_or(|fields| fields.len() > 1) {
-                        add_defaults(value, 0);
+                        add_defaults(value);
                     }
                 }
             }

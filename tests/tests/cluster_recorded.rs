@@ -1,6 +1,8 @@
 //! The yardstick on the real API server: the 27 recorded inputs become the objects and the status that KubeRay's
 //! operator made of them, but for the intended differences (docs/compatibility.md).
 
+#![allow(clippy::indexing_slicing, reason = "a test")]
+
 mod cluster;
 
 use std::cell::RefCell;

@@ -20,8 +20,9 @@ async fn site(prefix: &str) -> anyhow::Result<Site> {
 
 /// Waits for the end of a template's build, for several patiences: a build unpacks a whole image.
 async fn ended(site: &Site, name: &str) -> anyhow::Result<ray_api::template::v1alpha1::ImageTemplateStatus> {
+    let what = format!("the end of {name}");
     for _ in 0..5 {
-        let end = eventually(&format!("the end of {name}"), || async {
+        let end = eventually(&what, || async {
             let status = site.status(name).await?;
             let list = status.conditions.clone().unwrap_or_default();
             let over = ["Ready", "Failed"]

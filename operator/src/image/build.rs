@@ -120,7 +120,7 @@ pub(super) fn build_job(
             steps.push(build.mount("image", "/out", false).into_container());
             steps.push(
                 pod::helper("seal", args, &["--layout=/out/image"])
-                    .as_root()
+                    .with_root_user()
                     .mount("image", "/out", true)
                     .into_container(),
             );

@@ -157,7 +157,7 @@ impl Step {
     }
 
     /// Root without a capability: the executor is root, and what it writes may be for its owner alone.
-    pub(super) fn as_root(mut self) -> Self {
+    pub(super) fn with_root_user(mut self) -> Self {
         let context = self.0.security_context.get_or_insert_default();
         context.run_as_non_root = None;
         context.run_as_user = Some(0);

@@ -298,12 +298,11 @@ fn unfinished(sight: Sight<'_>) -> Progress {
         .into_iter()
         .flatten()
         .find(|it| it.type_ == "PodScheduled" && it.status == "False");
-    let waiting = statuses
+    let mut waiting = statuses
         .iter()
         .filter_map(|status| status.state.as_ref()?.waiting.as_ref());
-    let waiting = waiting
-        .filter(|waiting| !matches!(waiting.reason.as_deref(), Some("PodInitializing") | None))
-        .last();
+    let waiting =
+        waiting.rfind(|waiting| !matches!(waiting.reason.as_deref(), Some("PodInitializing") | None));
     Progress::Pending(match (unscheduled, waiting) {
         (Some(condition), _) => format!(
             "no node for the build's pod: {}",

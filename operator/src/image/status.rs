@@ -301,7 +301,7 @@ pub(super) fn notices(template: &ImageTemplate, new: &ImageTemplateStatus, phase
         );
     }
     if let (Some(image), true) = (&new.image, old.image != new.image) {
-        say(false, "ImageReady", format!("{image}"));
+        say(false, "ImageReady", image.clone());
     }
     let failed = |status: &ImageTemplateStatus| {
         let list = status.conditions.as_deref().unwrap_or_default();

@@ -226,7 +226,8 @@ mod tests {
         use Fault::{Hung, Refused, Timeout, Unreachable};
         use Outcome::{Failed, Healthy, Inconclusive};
         let refused = Failed(Refused);
-        let cases: &[(&str, Health, &[Outcome], bool, Option<Label>)] = &[
+        type Case<'a> = (&'a str, Health, &'a [Outcome], bool, Option<Label>);
+        let cases: &[Case<'_>] = &[
             (
                 "a pod that never had a proxy stays without a label",
                 NEW,

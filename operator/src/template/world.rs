@@ -44,6 +44,7 @@ pub struct World {
 }
 
 /// Something that a watch saw, in the namespace that it watches (None: all).
+#[allow(clippy::large_enum_variant)] // lives for one call; a box for each event would cost more
 pub enum Change {
     /// Of RayClusters.
     Cluster(Option<String>, Event<PartialObjectMeta<RayCluster>>),

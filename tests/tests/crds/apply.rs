@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::server::{self, Answer};
 
 /// A RayCluster with one group.
-pub fn cluster(name: &str) -> Value {
+pub(crate) fn cluster(name: &str) -> Value {
     json!({
         "apiVersion": "ray.io/v1",
         "kind": "RayCluster",
@@ -19,7 +19,7 @@ pub fn cluster(name: &str) -> Value {
 }
 
 /// A worker group.
-pub fn group(name: &str) -> Value {
+pub(crate) fn group(name: &str) -> Value {
     json!({"groupName": name, "template": {"spec": {"containers": [{"name": "ray-worker", "image": "ray"}]}}})
 }
 

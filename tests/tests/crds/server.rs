@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 /// Path of the CRDs' API.
-pub const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+pub(crate) const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// A control plane with the CRDs of `manifests/crds/`, applied once for all tests, and a new namespace.
-pub async fn control_plane() -> Result<(Client, String)> {
+pub(crate) async fn control_plane() -> Result<(Client, String)> {
     static INSTALLED: OnceCell<()> = OnceCell::const_new();
     let cluster = Cluster::control_plane().await?;
     let install_all = async || {
@@ -28,7 +28,7 @@ pub async fn control_plane() -> Result<(Client, String)> {
 }
 
 /// The CRDs as they are committed.
-pub fn committed_crds() -> Result<Vec<Value>> {
+pub(crate) fn committed_crds() -> Result<Vec<Value>> {
     let mut crds = Vec::new();
     for file in std::fs::read_dir(repository().join("manifests/crds"))? {
         let file = file?.path();
@@ -40,18 +40,18 @@ pub fn committed_crds() -> Result<Vec<Value>> {
 }
 
 /// The RayCluster CRD as it is committed.
-pub fn ray_cluster_crd() -> Result<Value> {
+pub(crate) fn ray_cluster_crd() -> Result<Value> {
     yaml(&repository().join("manifests/crds/rayclusters.ray.io.yaml"))
 }
 
 /// A YAML file of one document.
-pub fn yaml(file: &Path) -> Result<Value> {
+pub(crate) fn yaml(file: &Path) -> Result<Value> {
     let text = std::fs::read_to_string(file)?;
     serde_saphyr::from_str(&text).with_context(|| file.display().to_string())
 }
 
 /// Applies a CRD and waits until it is served; it must be taken without a warning.
-pub async fn install(client: &Client, crd: &Value) -> Result<()> {
+pub(crate) async fn install(client: &Client, crd: &Value) -> Result<()> {
     let name = crd["metadata"]["name"].as_str().context("a name")?;
     let path = format!("{CRDS}/{name}");
     let applied = apply(client, &path, "crds-test", crd).await?;
@@ -77,7 +77,7 @@ pub async fn install(client: &Client, crd: &Value) -> Result<()> {
 
 /// What the API server said.
 #[derive(Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// HTTP status.
     pub status: u16,
     /// Object, table or `Status`.
@@ -88,7 +88,7 @@ pub struct Answer {
 
 impl Answer {
     /// The body of a request that went well.
-    pub fn accepted(&self) -> Result<Value> {
+    pub(crate) fn accepted(&self) -> Result<Value> {
         if self.status >= 300 {
             bail!("{}: {}", self.status, self.body["message"]);
         }
@@ -96,7 +96,7 @@ impl Answer {
     }
 
     /// Fields and messages of the causes for which an object is invalid.
-    pub fn causes(&self) -> Vec<(String, String)> {
+    pub(crate) fn causes(&self) -> Vec<(String, String)> {
         let causes = self.body["details"]["causes"].as_array();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         causes
@@ -108,12 +108,12 @@ impl Answer {
 }
 
 /// GET.
-pub async fn get(client: &Client, path: &str) -> Result<Answer> {
+pub(crate) async fn get(client: &Client, path: &str) -> Result<Answer> {
     send(client, "GET", path, "application/json", None).await
 }
 
 /// GET as `kubectl get` does.
-pub async fn get_table(client: &Client, path: &str) -> Result<Answer> {
+pub(crate) async fn get_table(client: &Client, path: &str) -> Result<Answer> {
     let accept = "application/json;as=Table;v=v1;g=meta.k8s.io";
     let request = http_request("GET", path)
         .header("Accept", accept)
@@ -122,22 +122,22 @@ pub async fn get_table(client: &Client, path: &str) -> Result<Answer> {
 }
 
 /// POST.
-pub async fn create(client: &Client, path: &str, object: &Value) -> Result<Answer> {
+pub(crate) async fn create(client: &Client, path: &str, object: &Value) -> Result<Answer> {
     send(client, "POST", path, "application/json", Some(object)).await
 }
 
 /// PUT.
-pub async fn replace(client: &Client, path: &str, object: &Value) -> Result<Answer> {
+pub(crate) async fn replace(client: &Client, path: &str, object: &Value) -> Result<Answer> {
     send(client, "PUT", path, "application/json", Some(object)).await
 }
 
 /// JSON merge patch, which client-side apply sends for custom resources.
-pub async fn merge_patch(client: &Client, path: &str, patch: &Value) -> Result<Answer> {
+pub(crate) async fn merge_patch(client: &Client, path: &str, patch: &Value) -> Result<Answer> {
     send(client, "PATCH", path, "application/merge-patch+json", Some(patch)).await
 }
 
 /// Server-side apply, forced, with strict field validation.
-pub async fn apply(client: &Client, path: &str, manager: &str, object: &Value) -> Result<Answer> {
+pub(crate) async fn apply(client: &Client, path: &str, manager: &str, object: &Value) -> Result<Answer> {
     let path = format!("{path}?fieldManager={manager}&force=true&fieldValidation=Strict");
     send(
         client,

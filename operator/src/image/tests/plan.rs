@@ -160,11 +160,13 @@ impl World {
 }
 
 fn starts(plan: &Plan) -> Vec<(i32, i32, &str)> {
-    let start = |action| match action {
-        &Action::Start(ref identity) => Some((identity.number, identity.attempt, identity.reason.as_str())),
-        _ => None,
-    };
-    plan.actions.iter().filter_map(start).collect()
+    plan.actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Start(identity) => Some((identity.number, identity.attempt, identity.reason.as_str())),
+            _ => None,
+        })
+        .collect()
 }
 
 #[test]

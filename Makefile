@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test install uninstall build generate lint fmt bench soak
+.PHONY: help demo test install uninstall build generate lint fmt bench
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -24,6 +24,9 @@ build: ## the three binaries
 
 generate: ## rewrite generated files: CRDs, CLI and API reference, snapshots
 	UPDATE=1 cargo test --workspace --quiet generated
+
+bench: ## figures of Serve health at 2,000 and 10,000 simulated pods
+	@tests/bench/serve.sh
 
 lint: ## rustfmt, clippy, generated files in sync
 	cargo fmt --all --check

@@ -1,5 +1,6 @@
 #!/bin/bash
 # From nothing to a Ray job's result, each step with its time. `make demo` runs this; it leaves the cluster up.
+# PROFILE is release (default) or dev, which is quicker to build and slower to run.
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 cluster=tests/cluster/cluster.sh
@@ -17,7 +18,10 @@ shown() { printf '   $ %s\n' "$*"; "$@" | sed 's/^/   /'; }
 
 what=start
 next "build: workspace, Kubernetes, images (from the cache where nothing changed)"
-cargo build --workspace --locked --release
+export PROFILE=${PROFILE:-release}
+[ "$PROFILE" = dev ] && folder=debug || folder=$PROFILE
+cargo build --workspace --locked --profile "$PROFILE"
+export BUILD=no
 if [ -z "${KUBECONFIG:-}" ]; then
   next "start a one-node Kubernetes"
   "$cluster" up "$state" node
@@ -30,7 +34,7 @@ else
   next "use the cluster of KUBECONFIG"
   registry=${REGISTRY:?set REGISTRY=host/prefix, where this cluster can push and pull}
 fi
-PATH=$(realpath "${CARGO_TARGET_DIR:-target}")/release:$PATH
+PATH=$(realpath "${CARGO_TARGET_DIR:-target}")/$folder:$PATH
 export PATH
 kubectl version | sed 's/^/   /'
 

@@ -42,7 +42,7 @@ fi
 run "build" cargo build --workspace --all-targets --locked
 
 if wanted unit; then
-  run "unit and mocked tests" cargo test --workspace --locked
+  run "unit and mocked tests" cargo test --workspace --locked --no-fail-fast
   for module in tests/cluster/*/go.mod; do
     folder=$(dirname "$module")
     if compgen -G "$folder/**/*_test.go" > /dev/null || compgen -G "$folder/*_test.go" > /dev/null; then

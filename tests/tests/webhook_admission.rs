@@ -175,7 +175,7 @@ async fn the_verb_use_is_asked_for_references_that_a_request_adds() -> anyhow::R
     site.user
         .kubectl(&[
             "annotate",
-            "raycluster",
+            "rayclusters.ray.io",
             "c",
             "templates.ray.io/refresh=1",
             "--as=jane",

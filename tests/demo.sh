@@ -1,6 +1,6 @@
 #!/bin/bash
 # From nothing to a Ray job's result, each step with its time. `make demo` runs this; it leaves the cluster up.
-# PROFILE is release (default) or dev, which is quicker to build and slower to run.
+# PROFILE is release (default) or dev, which is quicker to build and slower to run. BUILD=no: the binaries are there.
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 cluster=tests/cluster/cluster.sh
@@ -20,7 +20,7 @@ what=start
 next "build: workspace, Kubernetes, images (from the cache where nothing changed)"
 export PROFILE=${PROFILE:-release}
 [ "$PROFILE" = dev ] && folder=debug || folder=$PROFILE
-cargo build --workspace --locked --profile "$PROFILE"
+[ "${BUILD:-}" = no ] || cargo build --workspace --locked --profile "$PROFILE"
 export BUILD=no
 if [ -z "${KUBECONFIG:-}" ]; then
   next "start a one-node Kubernetes"

@@ -27,6 +27,8 @@ if [ -z "${KUBECONFIG:-}" ]; then
   "$cluster" up "$state" node
   # shellcheck disable=SC1091
   . "$state/env"
+  # kubectl keeps what a server serves by its address, and clusters reuse addresses.
+  export KUBECACHEDIR=$state/cluster/kubectl-cache
   export KUBECONFIG
   PATH=$state/cluster/bin:$PATH
   registry=$REGISTRY

@@ -18,6 +18,8 @@ if [ -z "${KUBECONFIG:-}" ] || [ "$(realpath -m "${KUBECONFIG%%:*}")" = "$state/
   [ -f "$state/env" ] || { echo "no cluster: run 'make cluster' first, or set KUBECONFIG (and REGISTRY)" >&2; exit 1; }
   # shellcheck disable=SC1091
   . "$state/env"
+  # kubectl keeps what a server serves by its address, and clusters reuse addresses.
+  export KUBECACHEDIR=$state/cluster/kubectl-cache
   export KUBECONFIG PATH=$state/cluster/bin:$PATH
 else
   local_cluster=

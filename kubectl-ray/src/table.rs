@@ -35,7 +35,8 @@ impl Cell {
 impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Self {
         Self {
-            text: text.into(),
+            // A cell is one line, whatever people put into names and commands.
+            text: text.into().replace('\n', " "),
             rank: None,
         }
     }

@@ -89,6 +89,11 @@ impl User {
             .args(["-n", &self.namespace])
             .args(args)
             .env("KUBECONFIG", &self.kubeconfig)
+            // kubectl keeps what a server serves by its address, and clusters reuse addresses.
+            .env(
+                "KUBECACHEDIR",
+                self.kubeconfig.with_file_name("cluster").join("kubectl-cache"),
+            )
             .output()
             .with_context(|| format!("cannot start {}", program.display()))?;
         Ok(Output {

@@ -139,7 +139,7 @@ async fn foreign_code_reaches_nothing_and_what_it_plants_is_refused() -> anyhow:
     let failure = status.failure.unwrap();
     assert_eq!(failure.reason, FailureReason::BuildFailed);
     assert!(
-        failure.message.starts_with("seal: the built image is refused"),
+        failure.message.starts_with("seal: ") && failure.message.contains("the built image is refused"),
         "{failure:?}"
     );
     Ok(())

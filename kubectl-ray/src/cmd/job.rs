@@ -231,7 +231,14 @@ async fn submit(connection: &ConnectionArgs, args: &SubmitArgs) -> Result<()> {
 
 /// The job's result as ours.
 fn result(job: &JobDetails) -> Result<()> {
-    let said = job.message.as_deref().map(str::trim).unwrap_or_default();
+    // Ray repeats the end of the log behind the reason; it has been shown already.
+    let said = job
+        .message
+        .as_deref()
+        .unwrap_or_default()
+        .split(", last available logs")
+        .next();
+    let said = said.unwrap_or_default().trim();
     match job.status {
         JobStatus::Succeeded => {
             output::note(&format!("{} {}", paint(Colour::Green, "succeeded:"), job.id()));

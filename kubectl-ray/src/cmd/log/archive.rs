@@ -47,6 +47,8 @@ pub(super) fn unpack(stream: impl Read, folder: &Path, limits: Limits) -> Result
             _ => return Err(refused(&path, "is neither file nor directory")),
         }
     }
+    // The padding behind the archive's end is read too: the process at the other end waits for that.
+    io::copy(&mut archive.into_inner(), &mut io::sink())?;
     Ok(files)
 }
 

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use futures::{AsyncReadExt as _, StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
-use kube::api::{AttachParams, LogParams};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use kube::api::{AttachParams, AttachedProcess, LogParams};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::task::JoinHandle;
 use tokio_util::io::SyncIoBridge;
 
 use super::archive::{self, Limits};
@@ -76,7 +77,7 @@ async fn node(connected: &Connection, pod: &Pod, folder: &Path, limits: Limits) 
         .exec(&name_of(pod), command, &params)
         .await?;
     let status = process.take_status();
-    let complaints = process.stderr();
+    let complaints = complaints(&mut process);
     let Some(stdout) = process.stdout() else {
         return Err(Failure::failed("the pod gave no stream"));
     };
@@ -121,7 +122,7 @@ pub(super) async fn output_of(connected: &Connection, pod: &Pod, command: &[Stri
         .exec(&name_of(pod), command, &params)
         .await?;
     let status = process.take_status();
-    let complaints = process.stderr();
+    let complaints = complaints(&mut process);
     let mut text = String::new();
     if let Some(mut stdout) = process.stdout() {
         stdout.read_to_string(&mut text).await?;
@@ -130,10 +131,23 @@ pub(super) async fn output_of(connected: &Connection, pod: &Pod, command: &[Stri
     Ok(text)
 }
 
+/// What a command complains of, read beside its output: a full pipe would stop it.
+pub(super) fn complaints(process: &mut AttachedProcess) -> JoinHandle<String> {
+    let stderr = process.stderr();
+    tokio::spawn(async move {
+        let mut said = String::new();
+        if let Some(mut stderr) = stderr {
+            // Half of a complaint is still of use.
+            let _ = stderr.read_to_string(&mut said).await;
+        }
+        said
+    })
+}
+
 /// Fails with what the command complained of, if it failed.
 pub(super) async fn check(
     status: Option<impl Future<Output = Option<Status>>>,
-    complaints: Option<impl AsyncRead + Unpin>,
+    complaints: JoinHandle<String>,
 ) -> Result<()> {
     let ended = match status {
         Some(status) => status.await,
@@ -142,10 +156,7 @@ pub(super) async fn check(
     let Some(ended) = ended.filter(|status| status.status.as_deref() == Some("Failure")) else {
         return Ok(());
     };
-    let mut said = String::new();
-    if let Some(mut complaints) = complaints {
-        complaints.read_to_string(&mut said).await?;
-    }
+    let said = complaints.await.unwrap_or_default();
     let said = said.trim();
     let message = if said.is_empty() {
         ended.message.unwrap_or_default()

@@ -100,7 +100,7 @@ async fn file_lines(
         .exec(&name_of(pod), command, &params)
         .await?;
     let status = process.take_status();
-    let complaints = process.stderr();
+    let complaints = super::download::complaints(&mut process);
     if let Some(stdout) = process.stdout() {
         let mut lines = tokio::io::BufReader::new(stdout).lines();
         while let Some(line) = lines.next_line().await? {

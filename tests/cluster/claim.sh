@@ -36,7 +36,8 @@ sweep() {
   ip link delete "kube-$1" 2> /dev/null || true
   local table
   for table in nat filter; do
-    iptables -w -t "$table" -S 2> /dev/null | grep -E -- "--comment \"?$id\"? " | sed 's/^-A/-D/' |
+    # No rule left is no failure: a `down` may have been interrupted behind them.
+    iptables -w -t "$table" -S 2> /dev/null | { grep -E -- "--comment \"?$id\"? " || true; } | sed 's/^-A/-D/' |
       while read -r rule; do xargs iptables -w -t "$table" <<< "$rule" || true; done
   done
   local root

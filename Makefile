@@ -25,8 +25,8 @@ build: ## the three binaries
 generate: ## rewrite generated files: CRDs, CLI and API reference, snapshots
 	UPDATE=1 cargo test --workspace --quiet generated
 
-bench: ## figures of Serve health at 2,000 and 10,000 simulated pods
-	@tests/bench/serve.sh
+bench: ## figures beside the peer's; BENCH="serve …" picks rows
+	@tests/bench/run.sh $(BENCH)
 
 lint: ## rustfmt, clippy, generated files in sync
 	cargo fmt --all --check

@@ -1,13 +1,11 @@
 //! Serve health at scale: simulated pods with real sockets, one server behind all their addresses.
 //!
-//! Runs inside the local cluster's network namespace, where the addresses of kwok's pods answer; `tests/bench/serve.sh`
-//! starts it there. Prints one line a measurement: sweep, CPU, memory, sockets, time from fault to label, API writes.
+//! Runs inside the local cluster's network namespace, where the addresses of kwok's pods answer. Prints one line a measurement: sweep, CPU, memory, sockets, time from fault to label, API writes.
 
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -23,6 +21,8 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::process::{Measured, metric, scrape};
+
 const NAMESPACE: &str = "serve-bench";
 const LABEL: &str = "ray.io/serve";
 const CLUSTERS: usize = 20;
@@ -31,32 +31,19 @@ const METRICS: &str = "127.0.0.1:18080";
 /// Length of one measurement: ten periods.
 const WINDOW: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Kernel's unit of CPU time in /proc.
-const TICKS_PER_SECOND: f64 = 100.0;
 
-fn main() -> anyhow::Result<()> {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let usage = "usage: bench-serve OPERATOR PODS NODES";
-    let mut args = std::env::args().skip(1);
-    let operator = PathBuf::from(args.next().context(usage)?);
-    let pods: usize = args.next().context(usage)?.parse()?;
-    let nodes: usize = args.next().context(usage)?.parse()?;
+/// # Errors
+/// No API server, or pods that never get an address or label.
+pub(crate) async fn bench(operator: &Path, count: usize, nodes: usize) -> anyhow::Result<()> {
     let hanging = Arc::new(AtomicU32::new(0));
     serve_in_background(Arc::clone(&hanging))?;
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?
-        .block_on(bench(&operator, pods, nodes, &hanging))
-}
-
-async fn bench(operator: &PathBuf, count: usize, nodes: usize, hanging: &AtomicU32) -> anyhow::Result<()> {
     let client = Client::try_default().await?;
     create_fleet(&client, count, nodes).await?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     let addresses = addresses(&pods, count).await?;
 
     let started = Instant::now();
-    let operator = Operator::start(operator)?;
+    let operator = start(operator)?;
     wait_for_labels(&pods, "true", count).await?;
     println!(
         "{count} pods, start: all labelled after {:.1} s",
@@ -82,7 +69,7 @@ async fn bench(operator: &PathBuf, count: usize, nodes: usize, hanging: &AtomicU
         } else {
             tokio::time::sleep(Duration::from_secs(15)).await;
         }
-        let figures = operator.measure().await?;
+        let figures = measure(&operator).await?;
         println!("{count} pods, {percent} % hang: {figures}{label}");
         hanging.store(0, Ordering::SeqCst);
         let healed = Instant::now();
@@ -189,96 +176,42 @@ async fn wait_for_labels(pods: &Api<Pod>, value: &str, count: usize) -> anyhow::
     }
 }
 
-/// The operator with Serve health alone and default settings.
-struct Operator(Child);
-
-impl Operator {
-    fn start(binary: &PathBuf) -> anyhow::Result<Self> {
-        let metrics = format!("--metrics-addr={METRICS}");
-        let flags = [
-            "--controllers=serve",
-            "--enable-leader-election=false",
-            "--log-level=warn",
-            "--health-probe-bind-address=127.0.0.1:0",
-            &metrics,
-        ];
-        let child = Command::new(binary).args(flags).stdin(Stdio::null()).spawn();
-        Ok(Self(
-            child.with_context(|| format!("cannot start {}", binary.display()))?,
-        ))
-    }
-
-    async fn measure(&self) -> anyhow::Result<String> {
-        let writes_before = metric(&scrape().await?, "ray_serve_writes_total{");
-        let probes_before = metric(&scrape().await?, "ray_serve_probes_total{");
-        let (cpu_before, start) = (self.cpu_seconds()?, Instant::now());
-        let (mut sweep, mut sockets) = (0_f64, 0);
-        while start.elapsed() < WINDOW {
-            sweep = sweep.max(metric(&scrape().await?, "ray_serve_sweep_duration_seconds "));
-            sockets = sockets.max(std::fs::read_dir(format!("/proc/{}/fd", self.0.id()))?.count());
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-        let seconds = start.elapsed().as_secs_f64();
-        let after = scrape().await?;
-        Ok(format!(
-            "sweep {sweep:.2} s, {:.3} core, {} MiB, {sockets} open files, {:.0} probes/s, {} API writes",
-            (self.cpu_seconds()? - cpu_before) / seconds,
-            self.resident_mib()?,
-            (metric(&after, "ray_serve_probes_total{") - probes_before) / seconds,
-            metric(&after, "ray_serve_writes_total{") - writes_before,
-        ))
-    }
-
-    fn cpu_seconds(&self) -> anyhow::Result<f64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
-        let fields = stat.rsplit(')').next().unwrap_or_default();
-        // utime and stime are the 12th and 13th after the name.
-        let ticks: u64 = fields
-            .split_whitespace()
-            .skip(11)
-            .take(2)
-            .filter_map(|field| field.parse::<u64>().ok())
-            .sum();
-        #[allow(clippy::cast_precision_loss, reason = "ticks of a short run are small")]
-        Ok(ticks as f64 / TICKS_PER_SECOND)
-    }
-
-    fn resident_mib(&self) -> anyhow::Result<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
-            .context("no VmRSS")?;
-        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
-        Ok(kib / 1024)
-    }
+/// Serve health alone, with default settings.
+fn start(operator: &Path) -> anyhow::Result<Measured> {
+    let metrics = format!("--metrics-addr={METRICS}");
+    let flags = [
+        "--controllers=serve",
+        "--enable-leader-election=false",
+        "--log-level=warn",
+        "--health-probe-bind-address=127.0.0.1:0",
+        &metrics,
+    ];
+    Measured::start(operator, &flags)
 }
 
-impl Drop for Operator {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+async fn measure(operator: &Measured) -> anyhow::Result<String> {
+    let before = scrape(METRICS).await?;
+    let (cpu_before, start) = (operator.cpu_seconds()?, Instant::now());
+    let (mut sweep, mut sockets) = (0_f64, 0);
+    while start.elapsed() < WINDOW {
+        sweep = sweep.max(metric(
+            &scrape(METRICS).await?,
+            "ray_serve_sweep_duration_seconds ",
+        ));
+        sockets = sockets.max(operator.open_files()?);
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
-}
-
-async fn scrape() -> anyhow::Result<String> {
-    let mut stream = TcpStream::connect(METRICS).await?;
-    stream
-        .write_all(
-            format!("GET /metrics HTTP/1.1\r\nhost: {METRICS}\r\nconnection: close\r\n\r\n").as_bytes(),
-        )
-        .await?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text).await?;
-    Ok(text)
-}
-
-/// Sum of all series of a metric whose lines start so.
-fn metric(text: &str, prefix: &str) -> f64 {
-    let lines = text.lines().filter(|line| line.starts_with(prefix));
-    lines
-        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-        .sum()
+    let seconds = start.elapsed().as_secs_f64();
+    let after = scrape(METRICS).await?;
+    let growth = |prefix| metric(&after, prefix) - metric(&before, prefix);
+    Ok(format!(
+        "sweep {sweep:.2} s, {:.3} core, {} MiB (peak {}), {sockets} open files, {:.0} probes/s, {} API writes",
+        (operator.cpu_seconds()? - cpu_before) / seconds,
+        operator.resident_mib()?,
+        operator.peak_mib()?,
+        growth("ray_serve_probes_total{") / seconds,
+        growth("ray_serve_writes_total{"),
+    ))
 }
 
 /// Whether the pod at that address is among the hanging ones: always the same for a percentage, and spread over clusters.

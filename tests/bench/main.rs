@@ -1,0 +1,27 @@
+//! The figures of design section 8, one subcommand a row; `tests/bench/run.sh` starts clusters and calls it.
+
+mod process;
+mod serve;
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args.as_slice() {
+        ["serve", operator, pods, nodes] => {
+            let pods = pods.parse().context("PODS is a number")?;
+            serve::bench(
+                Path::new(operator),
+                pods,
+                nodes.parse().context("NODES is a number")?,
+            )
+            .await
+        }
+        _ => bail!("usage: ray-bench serve OPERATOR PODS NODES"),
+    }
+}

@@ -1,0 +1,37 @@
+#!/bin/bash
+# Figures of design section 8, on clusters of their own. usage: run.sh [ROW...]   (default: all rows)
+set -euo pipefail
+cd "$(dirname "$(realpath "$0")")/../.."
+cluster=tests/cluster/cluster.sh
+state=.local/bench
+binaries=$(realpath "${CARGO_TARGET_DIR:-target}")/release
+bench=$binaries/ray-bench
+
+trap '"$cluster" down "$state" > /dev/null 2>&1' EXIT
+trap 'exit 130' INT TERM
+
+# A control plane with simulated nodes and our CRDs. usage: simulated NODES [POD_CIDR]
+simulated() {
+  "$cluster" up "$state" control-plane > /dev/null
+  "$cluster" kwok "$state" "$@"
+  KUBECONFIG=$state/kubeconfig "$state/cluster/bin/kubectl" apply --server-side -k manifests/crds > /dev/null
+}
+inside() { "$cluster" exec "$state" bash -c 'ulimit -n "$(ulimit -Hn)"; exec "$@"' - "$@"; }
+down() { "$cluster" down "$state" > /dev/null; }
+
+# One function a row.
+serve() {
+  local pods
+  for pods in 2000 10000; do
+    simulated 20 10.128.0.0/16
+    inside "$bench" serve "$binaries/ray-operator" "$pods" 20
+    down
+  done
+}
+
+cargo build --release --workspace --locked
+[ $# -gt 0 ] || set -- serve
+for row in "$@"; do
+  printf '\n== %s\n' "$row"
+  "$row"
+done

@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test install uninstall build generate lint fmt bench
+.PHONY: help demo test install uninstall build generate lint fmt bench soak
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -27,6 +27,9 @@ generate: ## rewrite generated files: CRDs, CLI and API reference, snapshots
 
 bench: ## figures beside the peer's; BENCH="serve …" picks rows
 	@tests/bench/run.sh $(BENCH)
+
+soak: ## the long fault tests; SOAK="gates …" picks rows
+	@tests/soak.sh $(SOAK)
 
 lint: ## rustfmt, clippy, generated files in sync
 	cargo fmt --all --check

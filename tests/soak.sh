@@ -1,0 +1,32 @@
+#!/bin/bash
+# The long fault tests: tests of `make test` with many more rounds, on clusters of their own. usage: soak.sh [ROW...]   (default: all rows)
+set -euo pipefail
+cd "$(dirname "$(realpath "$0")")/.."
+cluster=tests/cluster/cluster.sh
+state=$PWD/.local/soak
+
+trap '"$cluster" down "$state" > /dev/null 2>&1' EXIT
+trap 'exit 130' INT TERM
+
+control_plane() { "$cluster" up "$state" control-plane > /dev/null && export RAY_TESTS_CONTROL_PLANE=$state/kubeconfig; }
+down() { "$cluster" down "$state" > /dev/null; }
+# usage: tests FILE FILTER
+tests() { cargo test --workspace --locked --test "$1" -- --ignored --nocapture "$2"; }
+
+# One function a row.
+
+# A cluster and its image come at the same moment, 1 000 times: no gate stays shut.
+gates() {
+  control_plane
+  RAY_TESTS_RACES=1000 tests template_gate cluster_and_image_race
+  down
+}
+
+cargo build --workspace --all-targets --locked
+[ $# -gt 0 ] || set -- gates
+for row in "$@"; do
+  printf '\n== %s\n' "$row"
+  started=$SECONDS
+  "$row"
+  printf '== %s: ok, %d s\n' "$row" $((SECONDS - started))
+done

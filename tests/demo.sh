@@ -1,6 +1,6 @@
 #!/bin/bash
 # From nothing to a Ray job's result, each step with its time. `make demo` runs this; it leaves the cluster up.
-# PROFILE is release (default) or dev, which is quicker to build and slower to run. BUILD=no: the binaries are there.
+# PROFILE is dev (default), which is quicker to build, or release. BUILD=no: the binaries are there.
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 cluster=tests/cluster/cluster.sh
@@ -18,7 +18,7 @@ shown() { printf '   $ %s\n' "$*"; "$@" | sed 's/^/   /'; }
 
 what=start
 next "build: workspace, Kubernetes, images (from the cache where nothing changed)"
-export PROFILE=${PROFILE:-release}
+export PROFILE=${PROFILE:-dev}
 [ "$PROFILE" = dev ] && folder=debug || folder=$PROFILE
 [ "${BUILD:-}" = no ] || cargo build --workspace --locked --profile "$PROFILE"
 export BUILD=no
@@ -84,7 +84,7 @@ found, where = ray.get(version.options(scheduling_strategy=strategy).remote())
 assert where == worker, "the task did not run on the worker"
 print(f"cowsay {found} on the worker, {len([n for n in ray.nodes() if n['Alive']])} Ray nodes")
 PY
-log=$job/log
+log=$(mktemp)
 kubectl ray -n "$namespace" job submit demo --working-dir "$job" -- python main.py 2>&1 | tee "$log" | sed 's/^/   /'
 grep -q "cowsay 6.1 on the worker, 2 Ray nodes" "$log" || { echo "the job did not print what it should"; exit 1; }
 

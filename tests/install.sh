@@ -1,7 +1,11 @@
 #!/bin/bash
 # Puts CRDs, webhook and operator into a cluster, as pods, from manifests/. `make install` runs this.
 #   KUBECONFIG   the cluster; the local one (.local/kubeconfig) where not set
-#   REGISTRY     where to push our images and, by default, the images that people build: host/prefix. The local cluster has its own
+#   REGISTRY     where to push our images (with docker's credentials) and, by default, the images that people build: host/prefix;
+#                the local cluster has its own, and values of its own for the next three
+#   INSECURE_REGISTRY  a registry host that speaks plain HTTP
+#   REGISTRY_MIRROR    a registry host that serves docker.io's images to builds
+#   BUILDER_IMAGE      kaniko's executor, where the default is out of reach
 #   PROFILE      release (default) or dev
 #   BUILD        no: the binaries of PROFILE are there already
 #   STATE        folder of the local cluster (default .local)
@@ -42,11 +46,13 @@ tag=$(cat "$target/ray-operator" "$target/ray-webhook" | sha256sum | cut -c1-12)
 if [ -n "$local_cluster" ]; then
   servers=$REGISTRY/kubectl-ray/servers:$tag
   "$cluster" image "$state" "$servers" "$target/ray-operator" "$target/ray-webhook"
-  builder=$REGISTRY/kaniko/executor:stand-in repository=$REGISTRY/images insecure=$REGISTRY
+  BUILDER_IMAGE=$REGISTRY/kaniko/executor:stand-in INSECURE_REGISTRY=$REGISTRY REGISTRY_MIRROR=$REGISTRY repository=$REGISTRY/images
 else
   servers=$REGISTRY/kubectl-ray-servers:$tag
-  "$cluster" push "$servers" "$target/ray-operator" "$target/ray-webhook"
-  builder=${BUILDER_IMAGE:-} repository=$REGISTRY insecure=${INSECURE_REGISTRY:-}
+  plain_http=()
+  [ "${INSECURE_REGISTRY:-}" != "${REGISTRY%%/*}" ] || plain_http=(--plain-http)
+  "$cluster" push "${plain_http[@]}" "$servers" "$target/ray-operator" "$target/ray-webhook"
+  repository=$REGISTRY
 fi
 
 # Both servers are in one image; arguments are added to those of the manifest.
@@ -69,10 +75,9 @@ mkdir -p "$overlay"
   for name in ray-operator ray-webhook; do echo "- {name: $name, newName: ${servers%:*}, newTag: \"$tag\"}"; done
   echo "patches:"
   operator_args=("--helper-image=$servers" "--default-repository=$repository")
-  [ -z "$builder" ] || operator_args+=("--builder-image=$builder")
-  [ -z "$insecure" ] || operator_args+=("--insecure-registry=$insecure")
-  # The local registry is docker.io too.
-  [ -z "$local_cluster" ] || operator_args+=("--registry-mirror=$REGISTRY")
+  [ -z "${BUILDER_IMAGE:-}" ] || operator_args+=("--builder-image=$BUILDER_IMAGE")
+  [ -z "${INSECURE_REGISTRY:-}" ] || operator_args+=("--insecure-registry=$INSECURE_REGISTRY")
+  [ -z "${REGISTRY_MIRROR:-}" ] || operator_args+=("--registry-mirror=$REGISTRY_MIRROR")
   patch ray-operator "${operator_args[@]}"
   patch ray-webhook "--default-repository=$repository"
 } > "$overlay/kustomization.yaml"

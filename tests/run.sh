@@ -1,9 +1,9 @@
 #!/bin/bash
 # All tests, from lint to real Ray on a real node; ends with the counts. `make test` runs this.
-# PHASES picks some: lint unit control-plane node (default all).
+# PHASES picks some: lint unit cluster control-plane node (default all).
 set -uo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
-phases=" ${PHASES:-lint unit control-plane node} "
+phases=" ${PHASES:-lint unit cluster control-plane node} "
 cluster=tests/cluster/cluster.sh
 state=$PWD/.local/test
 output=$state/output
@@ -51,6 +51,8 @@ if wanted unit; then
   done
 fi
 
+if wanted cluster; then run "the local cluster itself" tests/cluster/test.sh; fi
+
 # Test files called e2e_* need a node, kwok_* a control plane with simulated nodes, the others a control plane without any.
 tests_of() { for file in tests/tests/*.rs; do name=$(basename "$file" .rs); case $name in e2e_*) kind=node ;; kwok_*) kind=simulated-nodes ;; *) kind=control-plane ;; esac; [ "$kind" = "$1" ] && printf -- '--test %s ' "$name"; done; }
 
@@ -74,9 +76,10 @@ if wanted node; then
   "$cluster" down "$state/node"
 fi
 
-# Counts of `test result:` lines (cargo) and `--- PASS/FAIL` lines (go); a test that is ignored in one phase runs in a later one.
+# Counts of `test result:` lines (cargo), `--- PASS/FAIL` lines (go) and `ok/FAIL` lines (local cluster); a test that is ignored in one phase runs in a later one.
 read -r passed failed <<< "$(awk '
   /^test result:/ { passed += $4; failed += $6 }
+  /^ok    / { passed++ } /^FAIL  / { failed++ }
   /^--- PASS/ { passed++ } /^--- FAIL/ { failed++ }
   END { print passed + 0, failed + 0 }' "$output")"
 failed=$((failed > ${#failed_phases[@]} ? failed : ${#failed_phases[@]}))

@@ -48,6 +48,7 @@ eventRecordQPS: 0
 kubeAPIQPS: 500
 kubeAPIBurst: 1000
 imageGCHighThresholdPercent: 100
+evictionPressureTransitionPeriod: 10s
 evictionHard: {memory.available: "50Mi", nodefs.available: "1%", imagefs.available: "1%", nodefs.inodesFree: "1%"}
 localStorageCapacityIsolation: true
 podLogsDir: $data/pod-logs

@@ -1,6 +1,6 @@
 # Sourced by inside.sh after the control plane: a registry, containerd, DNS, the service proxy and the kubelet.
 storage=$data/registry/docker/registry/v2
-mkdir -p "$storage" "$data/cni" "$data/certs.d/docker.io" "$data/certs.d/registry.local:5000" "$data/pod-logs"
+mkdir -p "$storage" "$data/cni" "$data/certs.d" "$data/pod-logs"
 
 # Blobs are immutable and shared with the image cache by hard links; tags are rewritten in place, so those are copied.
 while read -r image; do
@@ -17,7 +17,8 @@ K
 start registry docker-registry serve "$data/registry.yml"
 
 # Nothing leaves the machine: both names are this registry, without falling back to the real one.
-for host in docker.io registry.local:5000; do
+for host in docker.io registry.local:5000 "$address:5000"; do
+  mkdir "$data/certs.d/$host"
   printf 'server = "http://%s:5000"\n[host."http://%s:5000"]\n  capabilities = ["pull", "resolve"]\n' "$address" "$address" > "$data/certs.d/$host/hosts.toml"
 done
 # An overlay cannot lie on another one, as inside a container.

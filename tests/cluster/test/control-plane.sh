@@ -32,6 +32,7 @@ test_kwok() {
 test_control_plane() {
   local state=$1 pid
   check "the control plane alone starts" cluster up "$state" control-plane
+  started "$state"
   check "webhooks outside are reachable by the host's address" reach_host "$state"
   test_kwok "$state"
   check "it starts again over a crashed one" crash_and_start "$state"

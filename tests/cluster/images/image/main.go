@@ -1,5 +1,5 @@
 // Command image makes container images without a container engine: it packs a folder into a registry's storage,
-// or adds programs to an image of a running registry.
+// or adds programs to such an image and pushes it.
 package main
 
 import (

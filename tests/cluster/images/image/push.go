@@ -7,6 +7,7 @@ import (
 
 	"kubectl-ray/tests/cluster/images/layer"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -17,20 +18,26 @@ import (
 
 func pushCommand() *cobra.Command {
 	var config runtimeConfig
+	var plainHTTP bool
 	cmd := &cobra.Command{
-		Use:   "push BASE TREE NAME:TAG",
-		Short: "add the files of a folder to an image of a plain-HTTP registry, push the result beside it and print its digest",
-		Args:  cobra.ExactArgs(3),
+		Use:   "push STORAGE BASE:TAG TREE NAME:TAG",
+		Short: "add the files of a folder to an image that `store` made, push the result and print its digest",
+		Long:  "Credentials are those of docker's configuration file.",
+		Args:  cobra.ExactArgs(4),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			base, err := name.ParseReference(args[0], name.Insecure)
+			base, err := name.NewTag(args[1])
 			if err != nil {
 				return err
 			}
-			tag, err := name.NewTag(args[2], name.Insecure)
+			var options []name.Option
+			if plainHTTP {
+				options = append(options, name.Insecure)
+			}
+			tag, err := name.NewTag(args[3], options...)
 			if err != nil {
 				return err
 			}
-			image, err := remote.Image(base, remote.WithContext(cmd.Context()))
+			image, err := storage{args[0]}.image(base)
 			if err != nil {
 				return fmt.Errorf("reading %s: %w", base, err)
 			}
@@ -39,11 +46,11 @@ func pushCommand() *cobra.Command {
 				return err
 			}
 			defer os.RemoveAll(scratch)
-			image, err = add(image, args[1], filepath.Join(scratch, "layer"), &config)
+			image, err = add(image, args[2], filepath.Join(scratch, "layer"), &config)
 			if err != nil {
 				return err
 			}
-			if err := remote.Write(tag, image, remote.WithContext(cmd.Context())); err != nil {
+			if err := remote.Write(tag, image, remote.WithContext(cmd.Context()), remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
 				return fmt.Errorf("pushing %s: %w", tag, err)
 			}
 			digest, err := image.Digest()
@@ -55,6 +62,7 @@ func pushCommand() *cobra.Command {
 		},
 	}
 	config.flags(cmd)
+	cmd.Flags().BoolVar(&plainHTTP, "plain-http", false, "the registry may speak HTTP without TLS")
 	return cmd
 }
 

@@ -14,7 +14,13 @@ trap 'exit 130' INT TERM
 simulated() {
   "$cluster" up "$state" control-plane > /dev/null
   "$cluster" kwok "$state" "$@"
-  KUBECONFIG=$state/kubeconfig "$state/cluster/bin/kubectl" apply --server-side -k manifests/crds > /dev/null
+  crds
+}
+crds() {
+  local kubectl="$state/cluster/bin/kubectl --kubeconfig $state/kubeconfig" path
+  $kubectl apply --server-side -k manifests/crds > /dev/null
+  # kubectl wait fails at once on a CRD that has no condition yet.
+  for path in ray.io/v1 templates.ray.io/v1alpha1; do until $kubectl get --raw "/apis/$path" > /dev/null 2>&1; do sleep 0.2; done; done
 }
 inside() { "$cluster" exec "$state" bash -c 'ulimit -n "$(ulimit -Hn)"; exec "$@"' - "$@"; }
 down() { "$cluster" down "$state" > /dev/null; }

@@ -10,7 +10,6 @@ use clap_complete::CompleteEnv;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DynamicObject, ListParams};
-use kube::config::Kubeconfig;
 use kube::{Api, ResourceExt as _};
 use ray_api::ray::v1::RayCluster;
 use ray_api::template::v1alpha1::{ClusterComputeTemplate, ComputeTemplate, ImageTemplate};
@@ -125,10 +124,7 @@ pub(crate) fn namespaces() -> ArgValueCompleter {
 /// Completes contexts of the kubeconfig.
 pub(crate) fn contexts() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
-        let kubeconfig = match typed_connection().kubeconfig {
-            Some(path) => Kubeconfig::read_from(path),
-            None => Kubeconfig::read(),
-        };
+        let kubeconfig = typed_connection().kubeconfig().ok().flatten();
         let contexts = kubeconfig.map(|config| config.contexts).unwrap_or_default();
         candidates(
             contexts.into_iter().map(|context| context.name).collect(),

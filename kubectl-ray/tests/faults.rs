@@ -82,14 +82,6 @@ fn each_failure_of_the_server_has_its_exit_code_and_its_own_words() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_is_left_after_the_request_timeout() {
-    let server = FakeServer::start(|_, _| silence());
-    let run = server.run(&["get", "cluster", "--request-timeout", "300ms"]);
-    assert_eq!(run.code, 5, "{}", run.stderr);
-    assert!(run.stderr.contains("--request-timeout"), "{}", run.stderr);
-}
-
-#[test]
 fn warnings_of_the_server_are_shown_beside_the_result() {
     let server = FakeServer::start(|_, _| {
         let mut answer = ok(&list(&[cluster("a", 1)], None));

@@ -2,6 +2,8 @@
 
 // Clippy lets tests panic, but not what they call.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+// Each test file uses a part of this one.
+#![allow(dead_code)]
 
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -10,6 +12,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Response, StatusCode};
+use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
 /// A request as it came.
@@ -170,4 +173,13 @@ pub(crate) fn cluster(name: &str, replicas: i32) -> Value {
 pub(crate) fn list(items: &[Value], more: Option<&str>) -> Value {
     json!({"apiVersion": "ray.io/v1", "kind": "RayClusterList", "items": items,
         "metadata": {"resourceVersion": "9", "continue": more}})
+}
+
+/// An answer that begins, and never ends.
+pub(crate) fn unfinished() -> Response<Body> {
+    let begun = stream::iter([Ok::<_, std::io::Error>("{\"items\": [")]);
+    Response::builder()
+        .header("content-type", "application/json")
+        .body(Body::from_stream(begun.chain(stream::pending())))
+        .unwrap()
 }

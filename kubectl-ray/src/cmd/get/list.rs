@@ -7,6 +7,7 @@ use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
+use ray_api::ray::v1::RayCluster;
 use serde_json::Value;
 
 use super::ListArgs;
@@ -26,6 +27,10 @@ pub(super) struct View<'a> {
     pub(super) columns: Vec<Column>,
     /// Labels that objects must have besides `-l`.
     pub(super) selector: Option<String>,
+    /// Whether items are parts of objects, with names of their own.
+    pub(super) parts: bool,
+    /// `-c`: the only Ray cluster whose items are wanted.
+    pub(super) cluster: Option<&'a str>,
     /// The items of an object, each with its row: usually one, the object itself.
     pub(super) items: Items<'a>,
 }
@@ -34,8 +39,8 @@ pub(super) struct View<'a> {
 pub(super) struct Item {
     pub(super) name: String,
     pub(super) row: Row,
-    /// What `-o json` and `-o yaml` print.
-    pub(super) object: Value,
+    /// What `-o json` and `-o yaml` print, where it is not the object itself.
+    pub(super) object: Option<Value>,
 }
 
 impl Item {
@@ -44,7 +49,7 @@ impl Item {
         Self {
             name: object.metadata.name.clone().unwrap_or_default(),
             row,
-            object: serde_json::to_value(object).unwrap_or_default(),
+            object: None,
         }
     }
 }
@@ -61,13 +66,19 @@ pub(super) async fn run(
             Failure::usage("a name cannot be looked up in all namespaces").hint("use -n instead of -A")
         );
     }
+    if !names.is_empty() && (args.selector.is_some() || args.field_selector.is_some()) {
+        return Err(Failure::usage("names and selectors exclude each other"));
+    }
     let connected = connection.connect().await?;
     let api = api(&connected.client, &connected, args, view);
     if args.watch {
+        if args.sort_by.is_some() {
+            output::warning("--sort-by has no effect on a watch");
+        }
         return watch(&api, names, args, view).await;
     }
-    let items = read(&api, args, view).await?;
-    print(&connected, names, args, view, items)
+    let items = read(&api, names, args, view).await?;
+    print(&connected, names, args, view, items).await
 }
 
 fn api(client: &Client, connected: &Connection, args: &ListArgs, view: &View<'_>) -> Api<DynamicObject> {
@@ -78,11 +89,43 @@ fn api(client: &Client, connected: &Connection, args: &ListArgs, view: &View<'_>
     }
 }
 
-/// All items, read in chunks; only what will be printed is kept.
-pub(super) async fn read(api: &Api<DynamicObject>, args: &ListArgs, view: &View<'_>) -> Result<Vec<Item>> {
+/// The items of these names, or all; only the objects in question are asked for.
+pub(super) async fn read(
+    api: &Api<DynamicObject>,
+    names: &[String],
+    args: &ListArgs,
+    view: &View<'_>,
+) -> Result<Vec<Item>> {
+    let objects: Vec<&str> = if view.parts {
+        view.cluster.into_iter().collect()
+    } else {
+        names.iter().map(String::as_str).collect()
+    };
+    if objects.is_empty() {
+        return read_pages(api, args.field_selector.clone(), args, view).await;
+    }
+    let mut items = Vec::new();
+    for name in objects {
+        items.extend(read_pages(api, Some(named(name)), args, view).await?);
+    }
+    Ok(items)
+}
+
+/// A list by name needs no more rights than a get, and gives no error where there is nothing.
+fn named(name: &str) -> String {
+    format!("metadata.name={name}")
+}
+
+/// Reads in chunks; only what will be printed is kept.
+async fn read_pages(
+    api: &Api<DynamicObject>,
+    field_selector: Option<String>,
+    args: &ListArgs,
+    view: &View<'_>,
+) -> Result<Vec<Item>> {
     let mut params = ListParams::default().limit(args.chunk_size);
     params.label_selector = selector(args, view);
-    params.field_selector.clone_from(&args.field_selector);
+    params.field_selector = field_selector;
     let keep_objects = matches!(args.output, Format::Json | Format::Yaml);
     let mut items = Vec::new();
     loop {
@@ -96,14 +139,14 @@ pub(super) async fn read(api: &Api<DynamicObject>, args: &ListArgs, view: &View<
             }
             other => other?,
         };
-        for object in &page.items {
+        for object in page.items {
             let object = with_types(object, &view.resource);
-            items.extend((view.items)(&object).into_iter().map(|mut item| {
-                if !keep_objects {
-                    item.object = Value::Null;
+            for mut item in (view.items)(&object) {
+                if keep_objects && item.object.is_none() {
+                    item.object = Some(serde_json::to_value(&object)?);
                 }
-                item
-            }));
+                items.push(item);
+            }
         }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token),
@@ -113,8 +156,7 @@ pub(super) async fn read(api: &Api<DynamicObject>, args: &ListArgs, view: &View<
 }
 
 /// Items of lists carry no kind; printed alone they need one.
-fn with_types(object: &DynamicObject, resource: &ApiResource) -> DynamicObject {
-    let mut object = object.clone();
+fn with_types(mut object: DynamicObject, resource: &ApiResource) -> DynamicObject {
     object.types.get_or_insert_with(|| kube::api::TypeMeta {
         api_version: resource.api_version.clone(),
         kind: resource.kind.clone(),
@@ -131,7 +173,7 @@ fn selector(args: &ListArgs, view: &View<'_>) -> Option<String> {
 }
 
 /// Prints the items, and fails for each name that is not among them.
-pub(super) fn print(
+pub(super) async fn print(
     connected: &Connection,
     names: &[String],
     args: &ListArgs,
@@ -145,6 +187,10 @@ pub(super) fn print(
     let mut items = items;
     if !names.is_empty() {
         items.retain(|item| names.contains(&item.name));
+    }
+    if let Some(cluster) = view.cluster.filter(|_| items.is_empty() && !args.all_namespaces) {
+        // Tells a cluster without items from one that does not exist.
+        connected.api::<RayCluster>().get_metadata(cluster).await?;
     }
     if items.is_empty() && names.is_empty() && matches!(args.output, Format::Table | Format::Wide) {
         let place = if args.all_namespaces {
@@ -182,7 +228,7 @@ pub(super) fn print(
 }
 
 fn print_objects(names: &[String], args: &ListArgs, items: Vec<Item>) -> Result<()> {
-    let objects: Vec<Value> = items.into_iter().map(|item| item.object).collect();
+    let objects: Vec<Value> = items.into_iter().filter_map(|item| item.object).collect();
     match (objects.as_slice(), names) {
         ([one], [_]) => output::object(args.output, one),
         _ => {
@@ -204,7 +250,10 @@ fn not_found(prefix: &str, names: &[&String], namespace: &str) -> Failure {
 async fn watch(api: &Api<DynamicObject>, names: &[String], args: &ListArgs, view: &View<'_>) -> Result<()> {
     let mut config = watcher::Config::default().page_size(args.chunk_size);
     config.label_selector = selector(args, view);
-    config.field_selector.clone_from(&args.field_selector);
+    config.field_selector = match names {
+        [one] => Some(named(one)),
+        _ => args.field_selector.clone(),
+    };
     let mut stream = std::pin::pin!(watcher(api.clone(), config).default_backoff());
     let mut printer = Printer::new(names, args, view);
     let mut failures = 0;
@@ -264,14 +313,15 @@ impl<'a> Printer<'a> {
             Event::InitApply(object) => self.listed.push(object),
             Event::InitDone => {
                 let listed = std::mem::take(&mut self.listed);
-                self.print(&listed)?;
+                self.print(listed)?;
             }
-            Event::Apply(object) | Event::Delete(object) => self.print(&[object])?,
+            Event::Apply(object) | Event::Delete(object) => self.print(vec![object])?,
         }
         Ok(())
     }
 
-    fn print(&mut self, objects: &[DynamicObject]) -> Result<()> {
+    fn print(&mut self, objects: Vec<DynamicObject>) -> Result<()> {
+        let keep_objects = matches!(self.args.output, Format::Json | Format::Yaml);
         let mut items = Vec::new();
         for object in objects {
             let uid = object.metadata.uid.clone().unwrap_or_default();
@@ -279,16 +329,22 @@ impl<'a> Printer<'a> {
             if self.seen.insert(uid, version.clone()) == Some(version) {
                 continue;
             }
-            items.extend((self.view.items)(&with_types(object, &self.view.resource)));
+            let object = with_types(object, &self.view.resource);
+            for mut item in (self.view.items)(&object) {
+                if keep_objects && item.object.is_none() {
+                    item.object = Some(serde_json::to_value(&object)?);
+                }
+                items.push(item);
+            }
         }
         items.retain(|item| self.names.is_empty() || self.names.contains(&item.name));
         match self.args.output {
             Format::Json | Format::Yaml => {
-                for item in &items {
+                for object in items.into_iter().filter_map(|item| item.object) {
                     if self.args.output == Format::Yaml {
                         output::line("---")?;
                     }
-                    output::object(self.args.output, &item.object)?;
+                    output::object(self.args.output, &object)?;
                 }
             }
             Format::Name => {

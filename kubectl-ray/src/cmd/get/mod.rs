@@ -34,10 +34,10 @@ enum What {
     Cluster(ClusterArgs),
     /// Worker groups of Ray clusters.
     #[command(visible_alias = "workergroups", aliases = ["worker-group", "worker-groups"])]
-    Workergroup(InClusterArgs),
+    Workergroup(WorkergroupArgs),
     /// Ray nodes: the pods of Ray clusters.
     #[command(visible_alias = "nodes")]
-    Node(InClusterArgs),
+    Node(NodeArgs),
     /// The auth token of a Ray cluster.
     Token(token::TokenArgs),
     /// ImageTemplates.
@@ -107,8 +107,21 @@ struct ComputeTemplateArgs {
 }
 
 #[derive(Debug, Args)]
-struct InClusterArgs {
+struct WorkergroupArgs {
     /// Names; all where absent.
+    #[arg(add = crate::complete::worker_groups())]
+    names: Vec<String>,
+    /// Only of this Ray cluster.
+    #[arg(short = 'c', long, value_name = "NAME", add = crate::complete::clusters())]
+    ray_cluster: Option<String>,
+    #[command(flatten)]
+    list: ListArgs,
+}
+
+#[derive(Debug, Args)]
+struct NodeArgs {
+    /// Names; all where absent.
+    #[arg(add = crate::complete::nodes())]
     names: Vec<String>,
     /// Only of this Ray cluster.
     #[arg(short = 'c', long, value_name = "NAME", add = crate::complete::clusters())]

@@ -44,6 +44,8 @@ pub(super) async fn run(
         prefix: "pod".to_owned(),
         columns,
         selector: Some(selector),
+        parts: false,
+        cluster,
         items: Box::new(|object| vec![Item::whole(object, row(object, args.all_namespaces))]),
     };
     list::run(connection, names, args, &view).await

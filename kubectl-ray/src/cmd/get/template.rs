@@ -32,6 +32,8 @@ pub(super) async fn images(connection: &ConnectionArgs, names: &[String], args: 
         prefix: "imagetemplate.templates.ray.io".to_owned(),
         columns,
         selector: None,
+        parts: false,
+        cluster: None,
         items: Box::new(|object| vec![Item::whole(object, image_row(object, args.all_namespaces))]),
     };
     list::run(connection, names, args, &view).await
@@ -87,9 +89,9 @@ pub(super) async fn computes(connection: &ConnectionArgs, names: &[String], args
     } else {
         Api::namespaced_with(client.clone(), &connected.namespace, &local.resource)
     };
-    let mut items = list::read(&api, args, &local).await?;
+    let mut items = list::read(&api, names, args, &local).await?;
     let shared = compute_view(Kind::ClusterComputeTemplate, args.all_namespaces);
-    match list::read(&Api::all_with(client, &shared.resource), args, &shared).await {
+    match list::read(&Api::all_with(client, &shared.resource), names, args, &shared).await {
         Ok(more) => items.extend(more),
         // Rights to the cluster-wide kind are not everybody's.
         Err(failure) if failure.exit == crate::error::Exit::Denied => {
@@ -97,7 +99,7 @@ pub(super) async fn computes(connection: &ConnectionArgs, names: &[String], args
         }
         Err(failure) => return Err(failure),
     }
-    list::print(&connected, names, args, &local, items)
+    list::print(&connected, names, args, &local, items).await
 }
 
 fn compute_view(kind: Kind, all_namespaces: bool) -> View<'static> {
@@ -121,6 +123,8 @@ fn compute_view(kind: Kind, all_namespaces: bool) -> View<'static> {
         prefix: format!("{}.templates.ray.io", kind.singular()),
         columns,
         selector: None,
+        parts: false,
+        cluster: None,
         items: Box::new(move |object| vec![Item::whole(object, compute_row(kind, object, all_namespaces))]),
     }
 }

@@ -30,7 +30,7 @@ pub(super) async fn run(
                 .hint("use `kubectl ray get cluster -w` or `kubectl ray get node -w`"),
         );
     }
-    let ready = ready_workers(connection, args).await?;
+    let ready = ready_workers(connection, cluster, args).await?;
     let mut columns = vec![
         column("NAME"),
         column("MIN"),
@@ -46,19 +46,14 @@ pub(super) async fn run(
     if args.all_namespaces {
         columns.insert(0, column("NAMESPACE"));
     }
-    let items = |object: &DynamicObject| {
-        let name = object.metadata.name.as_deref().unwrap_or_default();
-        if cluster.is_some_and(|wanted| wanted != name) {
-            return Vec::new();
-        }
-        groups(object, args.all_namespaces, &ready)
-    };
     let view = View {
         resource: Kind::RayCluster.resource(),
         prefix: "workergroup".to_owned(),
         columns,
         selector: None,
-        items: Box::new(items),
+        parts: true,
+        cluster,
+        items: Box::new(|object| groups(object, args.all_namespaces, &ready)),
     };
     list::run(connection, names, args, &view).await
 }
@@ -85,11 +80,11 @@ fn groups(object: &DynamicObject, all_namespaces: bool, ready: &Ready) -> Vec<It
             Item {
                 name: group.group_name.clone(),
                 row,
-                object: json!({
+                object: Some(json!({
                     "apiVersion": "ray.io/v1", "kind": "WorkerGroup",
                     "metadata": {"name": group.group_name, "namespace": namespace, "labels": {label::CLUSTER: name}},
                     "spec": spec,
-                }),
+                })),
             }
         })
         .collect()
@@ -119,14 +114,19 @@ fn row(group: &WorkerGroupSpec, cluster: &str, ready: i64) -> Vec<Cell> {
 }
 
 /// One list of pods for all groups.
-async fn ready_workers(connection: &ConnectionArgs, args: &ListArgs) -> Result<Ready> {
+async fn ready_workers(connection: &ConnectionArgs, cluster: Option<&str>, args: &ListArgs) -> Result<Ready> {
     let connected = connection.connect().await?;
     let api: Api<Pod> = if args.all_namespaces {
         Api::all(connected.client.clone())
     } else {
         connected.api()
     };
-    let workers = format!("{}={NODE_TYPE_WORKER}", label::NODE_TYPE);
+    let of_cluster = cluster.map(|name| format!(",{}={name}", label::CLUSTER));
+    let workers = format!(
+        "{}={NODE_TYPE_WORKER}{}",
+        label::NODE_TYPE,
+        of_cluster.unwrap_or_default()
+    );
     let mut params = ListParams::default().labels(&workers).limit(args.chunk_size);
     let mut ready = Ready::new();
     loop {

@@ -4,6 +4,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
+use super::worker::WorkerFlags;
 use super::{ResultArgs, post, set_namespace};
 use crate::build::{self, AutoscalerConfig, AutoscalerVersion, ClusterConfig, GroupConfig, Resources, Style};
 use crate::cli::{DryRun, WaitArgs, key_value};
@@ -16,6 +17,7 @@ use crate::output;
 
 /// KubeRay's plugin waits as long.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
+const WORKERS: &str = "Workers (one group, in place of --worker-group)";
 
 /// Flags of `create cluster`.
 #[derive(Debug, Args)]
@@ -42,7 +44,11 @@ pub(super) struct ClusterArgs {
     #[arg(long, value_name = "NAME", add = crate::complete::compute_templates())]
     head_compute_template: Option<String>,
     /// A worker group, as `name=gpu,replicas=2,compute-template=a100`; may be repeated.
-    #[arg(long = "worker-group", value_name = "KEY=VALUE,…")]
+    #[arg(
+        long = "worker-group",
+        value_name = "KEY=VALUE,…",
+        conflicts_with_all = ["worker_flags", "worker_replicas"]
+    )]
     worker_groups: Vec<GroupConfig>,
     /// Version of Ray; also moves the default image.
     #[arg(long, value_name = "VERSION")]
@@ -64,8 +70,11 @@ pub(super) struct ClusterArgs {
     autoscaler: Option<AutoscalerVersion>,
     #[command(flatten)]
     head: HeadArgs,
-    #[command(flatten)]
-    worker: WorkerArgs,
+    /// Replicas of the group [default: 1].
+    #[arg(long, value_name = "COUNT", help_heading = WORKERS)]
+    worker_replicas: Option<i32>,
+    #[command(flatten, next_help_heading = WORKERS)]
+    worker: WorkerFlags,
     /// Who fills the templates in: the webhook, or the plugin where there is none.
     #[arg(long, value_enum, default_value = "server")]
     expand: Expand,
@@ -106,40 +115,6 @@ struct HeadArgs {
     /// Node labels that the head needs.
     #[arg(long, value_name = "KEY=VALUE,…", value_delimiter = ',', value_parser = key_value)]
     head_node_selectors: Vec<(String, String)>,
-}
-
-/// One worker group called `default-group`, in place of `--worker-group`.
-#[derive(Debug, Args)]
-#[group(id = "single_group", multiple = true, conflicts_with = "worker_groups")]
-#[command(next_help_heading = "Workers (one group, in place of --worker-group)")]
-struct WorkerArgs {
-    /// Replicas of the group [default: 1].
-    #[arg(long, value_name = "COUNT")]
-    worker_replicas: Option<i32>,
-    /// CPUs of a worker [default: 2 without a ComputeTemplate].
-    #[arg(long, value_name = "QUANTITY")]
-    worker_cpu: Option<String>,
-    /// Memory of a worker [default: 4Gi without a ComputeTemplate].
-    #[arg(long, value_name = "QUANTITY")]
-    worker_memory: Option<String>,
-    /// GPUs of a worker.
-    #[arg(long, value_name = "COUNT")]
-    worker_gpu: Option<String>,
-    /// TPU chips of a worker.
-    #[arg(long, value_name = "COUNT")]
-    worker_tpu: Option<String>,
-    /// Ephemeral storage of a worker.
-    #[arg(long, value_name = "QUANTITY")]
-    worker_ephemeral_storage: Option<String>,
-    /// Flags of `ray start`.
-    #[arg(long, value_name = "KEY=VALUE,…", value_delimiter = ',', value_parser = key_value)]
-    worker_ray_start_params: Vec<(String, String)>,
-    /// Node labels that workers need.
-    #[arg(long, value_name = "KEY=VALUE,…", value_delimiter = ',', value_parser = key_value)]
-    worker_node_selectors: Vec<(String, String)>,
-    /// Pods in a replica [default: 1].
-    #[arg(long, value_name = "COUNT")]
-    num_of_hosts: Option<i32>,
 }
 
 pub(super) async fn run(connection: &ConnectionArgs, args: &ClusterArgs) -> Result<()> {
@@ -243,7 +218,7 @@ fn config(args: &ClusterArgs, namespace: Option<&str>) -> Result<ClusterConfig> 
         let groups = config.worker_groups.take().unwrap_or_default();
         config.worker_groups = Some(merge_groups(groups, &args.worker_groups));
     }
-    args.worker.lay_over(&mut config)?;
+    lay_worker_over(args, &mut config)?;
     Ok(config)
 }
 
@@ -300,40 +275,28 @@ impl HeadArgs {
     }
 }
 
-impl WorkerArgs {
-    fn lay_over(&self, config: &mut ClusterConfig) -> Result<()> {
-        let given = GroupConfig {
-            replicas: self.worker_replicas,
-            num_of_hosts: self.num_of_hosts,
-            resources: Resources {
-                cpu: self.worker_cpu.clone(),
-                memory: self.worker_memory.clone(),
-                gpu: self.worker_gpu.clone(),
-                tpu: self.worker_tpu.clone(),
-                ephemeral_storage: self.worker_ephemeral_storage.clone(),
-                ..Resources::default()
-            },
-            ray_start_params: self.worker_ray_start_params.iter().cloned().collect(),
-            node_selectors: self.worker_node_selectors.iter().cloned().collect(),
-            ..GroupConfig::default()
-        };
-        if given == GroupConfig::default() {
-            return Ok(());
-        }
-        let groups = config
-            .worker_groups
-            .get_or_insert_with(|| vec![GroupConfig::default()]);
-        let [group] = groups.as_mut_slice() else {
-            return Err(
-                Failure::usage("the --worker-… flags need exactly one worker group in the file")
-                    .hint("give each group by --worker-group name=…"),
-            );
-        };
-        group.replicas = given.replicas.or(group.replicas);
-        group.num_of_hosts = given.num_of_hosts.or(group.num_of_hosts);
-        group.resources = given.resources.over(std::mem::take(&mut group.resources));
-        group.ray_start_params.extend(given.ray_start_params);
-        group.node_selectors.extend(given.node_selectors);
-        Ok(())
+/// The flags of the one group that needs no name.
+fn lay_worker_over(args: &ClusterArgs, config: &mut ClusterConfig) -> Result<()> {
+    let given = GroupConfig {
+        replicas: args.worker_replicas,
+        ..args.worker.group()
+    };
+    if given == GroupConfig::default() {
+        return Ok(());
     }
+    let groups = config
+        .worker_groups
+        .get_or_insert_with(|| vec![GroupConfig::default()]);
+    let [group] = groups.as_mut_slice() else {
+        return Err(
+            Failure::usage("the --worker-… flags need exactly one worker group in the file")
+                .hint("give each group by --worker-group name=…"),
+        );
+    };
+    group.replicas = given.replicas.or(group.replicas);
+    group.num_of_hosts = given.num_of_hosts.or(group.num_of_hosts);
+    group.resources = given.resources.over(std::mem::take(&mut group.resources));
+    group.ray_start_params.extend(given.ray_start_params);
+    group.node_selectors.extend(given.node_selectors);
+    Ok(())
 }

@@ -3,6 +3,7 @@
 mod cluster;
 mod compute_template;
 mod image_template;
+mod worker;
 mod workergroup;
 
 pub(crate) use workergroup::group_names;

@@ -1,5 +1,3 @@
-use std::collections::BTreeMap;
-
 use clap::Args;
 use json_patch::Patch as JsonPatch;
 use kube::Api;
@@ -8,8 +6,9 @@ use ray_api::meta::manager;
 use serde_json::{Value, json};
 
 use super::ResultArgs;
-use crate::build::{self, ClusterConfig, GroupConfig, Resources, Style};
-use crate::cli::{DryRun, key_value};
+use super::worker::WorkerFlags;
+use crate::build::{self, ClusterConfig, GroupConfig, Style};
+use crate::cli::DryRun;
 use crate::connection::ConnectionArgs;
 use crate::error::{Failure, Result};
 use crate::kinds::Kind;
@@ -48,30 +47,8 @@ pub(super) struct WorkerGroupArgs {
     /// Most replicas.
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     worker_max_replicas: i32,
-    /// Pods in a replica.
-    #[arg(long, value_name = "COUNT")]
-    num_of_hosts: Option<i32>,
-    /// CPUs of a worker [default: 2 without a ComputeTemplate].
-    #[arg(long, value_name = "QUANTITY")]
-    worker_cpu: Option<String>,
-    /// Memory of a worker [default: 4Gi without a ComputeTemplate].
-    #[arg(long, value_name = "QUANTITY")]
-    worker_memory: Option<String>,
-    /// GPUs of a worker.
-    #[arg(long, value_name = "COUNT")]
-    worker_gpu: Option<String>,
-    /// TPU chips of a worker.
-    #[arg(long, value_name = "COUNT")]
-    worker_tpu: Option<String>,
-    /// Ephemeral storage of a worker.
-    #[arg(long, value_name = "QUANTITY")]
-    worker_ephemeral_storage: Option<String>,
-    /// Flags of `ray start`.
-    #[arg(long, value_name = "KEY=VALUE,…", value_delimiter = ',', value_parser = key_value)]
-    worker_ray_start_params: Vec<(String, String)>,
-    /// Node labels that workers need.
-    #[arg(long, value_name = "KEY=VALUE,…", value_delimiter = ',', value_parser = key_value)]
-    worker_node_selectors: Vec<(String, String)>,
+    #[command(flatten)]
+    worker: WorkerFlags,
     #[command(flatten)]
     result: ResultArgs,
 }
@@ -158,20 +135,10 @@ fn worker_group(args: &WorkerGroupArgs, cluster: &DynamicObject, style: Style) -
         replicas: Some(args.worker_replicas),
         min_replicas: Some(args.worker_min_replicas),
         max_replicas: Some(args.worker_max_replicas),
-        num_of_hosts: args.num_of_hosts,
-        resources: Resources {
-            cpu: args.worker_cpu.clone(),
-            memory: args.worker_memory.clone(),
-            gpu: args.worker_gpu.clone(),
-            tpu: args.worker_tpu.clone(),
-            ephemeral_storage: args.worker_ephemeral_storage.clone(),
-            resources: BTreeMap::new(),
-        },
         compute_template: args.compute_template.clone(),
         image_template: args.image_template.clone(),
         image: args.image.clone().or(own_image),
-        ray_start_params: args.worker_ray_start_params.iter().cloned().collect(),
-        node_selectors: args.worker_node_selectors.iter().cloned().collect(),
+        ..args.worker.group()
     };
     let built = build::worker_group(&config, &group, style).map_err(Failure::usage)?;
     Ok(serde_json::to_value(built)?)

@@ -299,10 +299,13 @@ async fn forward(session: &Session, name: &str, default: u16, mut local: TcpStre
             head.metadata.name.as_deref().unwrap_or_default()
         ));
     }
-    let mut remote = dashboard::open(&session.connection, &head, port).await?;
-    match tokio::io::copy_bidirectional(&mut local, &mut remote).await {
-        // Either side may hang up as it likes.
-        Ok(_) | Err(_) => Ok(()),
+    let (mut remote, refusal) = dashboard::open(&session.connection, &head, port).await?.split();
+    // Either side may hang up as it likes.
+    let _ = tokio::io::copy_bidirectional(&mut local, &mut remote).await;
+    drop(remote);
+    match refusal.await {
+        Some(why) => Err(Failure::failed(why)),
+        None => Ok(()),
     }
 }
 

@@ -1,5 +1,7 @@
 //! HTTP to a cluster's dashboard, over the API server's port-forward: neither a Service nor a local port is needed.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
@@ -20,6 +22,8 @@ use crate::error::{Exit, Failure, Result};
 /// A dashboard whose head has just started may not listen yet.
 pub(crate) const STARTUP: Duration = Duration::from_secs(60);
 const ANSWER: Duration = Duration::from_secs(60);
+/// A refusal comes with the end of the stream, or not at all.
+const REFUSAL: Duration = Duration::from_millis(500);
 
 /// A WebSocket to the dashboard.
 pub(crate) type Socket = WebSocketStream<Box<dyn AnyStream>>;
@@ -81,18 +85,20 @@ impl Dashboard {
         self
     }
 
-    async fn connect(&self) -> Result<Box<dyn AnyStream>> {
+    async fn connect(&self) -> Result<Forwarded> {
         match &self.place {
             Place::Address(address) => {
                 let stream = TcpStream::connect(address).await;
-                Ok(Box::new(
-                    stream.map_err(|error| unreachable(&format!("{address}: {error}")))?,
-                ))
+                let stream = stream.map_err(|error| unreachable(&format!("{address}: {error}")))?;
+                Ok(Forwarded {
+                    stream: Box::new(stream),
+                    refused: Box::pin(std::future::ready(None)),
+                })
             }
             Place::Cluster(connection, cluster) => {
                 let head = head_pod(connection, cluster).await?;
                 let port = port(&head, "dashboard", DASHBOARD_PORT);
-                Ok(Box::new(open(connection, &head, port).await?))
+                open(connection, &head, port).await
             }
         }
     }
@@ -105,7 +111,7 @@ impl Dashboard {
         body: Vec<u8>,
         kind: &str,
     ) -> Result<(StatusCode, Bytes)> {
-        let stream = self.connect().await?;
+        let Forwarded { stream, refused } = self.connect().await?;
         let (mut sender, driver) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| unreachable(&error.to_string()))?;
@@ -132,7 +138,9 @@ impl Dashboard {
         driver.abort();
         match answer {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(unreachable(&error.to_string())),
+            Ok(Err(error)) => Err(unreachable(
+                &refusal(refused).await.unwrap_or_else(|| error.to_string()),
+            )),
             Err(_) => Err(Failure::timed_out(format!(
                 "Ray's dashboard did not answer {path} within {ANSWER:?}"
             ))),
@@ -180,7 +188,7 @@ impl Dashboard {
     /// Opens a WebSocket.
     pub(crate) async fn websocket(&self, path: &str) -> Result<Socket> {
         use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
-        let stream = self.connect().await?;
+        let stream = self.connect().await?.stream;
         let mut request = format!("ws://ray{path}")
             .into_client_request()
             .map_err(|error| unreachable(&error.to_string()))?;
@@ -192,17 +200,47 @@ impl Dashboard {
     }
 }
 
+/// A stream to a port of a pod, and what the node says where it cannot be reached.
+pub(crate) struct Forwarded {
+    pub(crate) stream: Box<dyn AnyStream>,
+    refused: Pin<Box<dyn Future<Output = Option<String>> + Send>>,
+}
+
+impl Forwarded {
+    /// The stream, and the node's refusal once the stream has ended.
+    pub(crate) fn split(self) -> (Box<dyn AnyStream>, impl Future<Output = Option<String>>) {
+        (self.stream, refusal(self.refused))
+    }
+}
+
 /// Opens a stream to a port of a pod. Nobody listening shows as an end of the stream at the first byte.
-pub(crate) async fn open(
-    connection: &Connection,
-    pod: &Pod,
-    port: u16,
-) -> Result<impl AsyncRead + AsyncWrite + Send + Unpin + use<>> {
-    let name = pod.metadata.name.as_deref().unwrap_or_default();
-    let mut forwarder = connection.api::<Pod>().portforward(name, &[port]).await?;
-    forwarder
-        .take_stream(port)
-        .ok_or_else(|| Failure::failed(format!("port {port} of pod {name} could not be forwarded")))
+pub(crate) async fn open(connection: &Connection, pod: &Pod, port: u16) -> Result<Forwarded> {
+    let name = pod.metadata.name.clone().unwrap_or_default();
+    let mut forwarder = connection.api::<Pod>().portforward(&name, &[port]).await?;
+    let stream = forwarder.take_stream(port);
+    let said = forwarder.take_error(port);
+    let refused = async move {
+        let said = said?.await?;
+        Some(if said.contains("connection refused") {
+            format!("nothing listens on port {port} of pod {name}")
+        } else {
+            said
+        })
+    };
+    match stream {
+        Some(stream) => Ok(Forwarded {
+            stream: Box::new(stream),
+            refused: Box::pin(refused),
+        }),
+        None => Err(Failure::failed(format!(
+            "port {port} of the pod could not be forwarded"
+        ))),
+    }
+}
+
+/// What the node said, if it does so at once.
+async fn refusal(refused: impl Future<Output = Option<String>>) -> Option<String> {
+    tokio::time::timeout(REFUSAL, refused).await.ok().flatten()
 }
 
 fn unreachable(why: &str) -> Failure {

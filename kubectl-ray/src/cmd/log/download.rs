@@ -66,7 +66,8 @@ pub(super) async fn run(connected: &Connection, pods: &[Pod], cluster: &str, arg
 async fn node(connected: &Connection, pod: &Pod, folder: &Path, limits: Limits) -> Result<usize> {
     tokio::fs::create_dir_all(folder).await?;
     save_container_log(connected, pod, &folder.join("stdout.log")).await?;
-    let command = ["tar", "-C", SESSION, "-chf", "-", "logs"];
+    let logs = format!("{SESSION}/logs");
+    let command = ["tar", "-C", &logs, "-chf", "-", "."];
     // Links are read as the files that they name (-h): what arrives has none, or is refused.
     let params = AttachParams {
         container: ray_container(pod),

@@ -2,6 +2,7 @@
 
 mod archive;
 mod download;
+mod link;
 mod stream;
 
 use std::path::PathBuf;
@@ -58,6 +59,9 @@ pub struct LogArgs {
     /// Directory to download into; a new one named as the cluster where absent.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["follow", "file", "previous"], value_hint = clap::ValueHint::DirPath)]
     out_dir: Option<PathBuf>,
+    /// Print the address of the page that shows these logs, and nothing else.
+    #[arg(long, value_enum, value_name = "WHERE", conflicts_with_all = ["follow", "file", "previous", "list", "out_dir"])]
+    link: Option<link::Viewer>,
     /// Most bytes that are taken from one node, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 2048)]
     max_size: u64,
@@ -75,6 +79,17 @@ pub(crate) async fn run(connection: &ConnectionArgs, args: &LogArgs) -> Result<(
     let (kind, name) = target(&args.target)?;
     let connected = connection.connect().await?;
     let cluster = cluster_of(&connected, kind, &name).await?;
+    if let Some(viewer) = args.link {
+        let kubernetes = connection.cluster_name()?.unwrap_or_default();
+        let query = link::query(
+            viewer,
+            &kubernetes,
+            &connected.namespace,
+            &cluster,
+            args.node_type,
+        );
+        return output::line(&query);
+    }
     let pods = nodes(&connected, &cluster, args).await?;
     if args.list {
         return list(&connected, &pods).await;

@@ -1,7 +1,7 @@
 //! CRDs, operator and webhook.
 
 use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
+    MutatingWebhookConfiguration, RuleWithOperations, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -146,55 +146,10 @@ struct Hook {
 
 /// The webhooks: registered, with a valid certificate authority, and with somebody behind them.
 pub(super) async fn webhooks(connected: &Connection) -> Vec<Finding> {
-    let mutating: Api<MutatingWebhookConfiguration> = Api::all(connected.client.clone());
-    let validating: Api<ValidatingWebhookConfiguration> = Api::all(connected.client.clone());
-    let mut hooks = Vec::new();
-    match mutating.list(&ListParams::default()).await {
-        Ok(list) => {
-            for hook in list
-                .items
-                .into_iter()
-                .flat_map(|configuration| configuration.webhooks.unwrap_or_default())
-            {
-                let groups = hook
-                    .rules
-                    .iter()
-                    .flatten()
-                    .filter_map(|rule| rule.api_groups.clone())
-                    .flatten();
-                if concerns(groups) {
-                    hooks.push(Hook {
-                        name: hook.name,
-                        client: hook.client_config,
-                    });
-                }
-            }
-        }
+    let hooks = match hooks(connected).await {
+        Ok(hooks) => hooks,
         Err(error) => return vec![Finding::of_error("webhook", error)],
-    }
-    match validating.list(&ListParams::default()).await {
-        Ok(list) => {
-            for hook in list
-                .items
-                .into_iter()
-                .flat_map(|configuration| configuration.webhooks.unwrap_or_default())
-            {
-                let groups = hook
-                    .rules
-                    .iter()
-                    .flatten()
-                    .filter_map(|rule| rule.api_groups.clone())
-                    .flatten();
-                if concerns(groups) {
-                    hooks.push(Hook {
-                        name: hook.name,
-                        client: hook.client_config,
-                    });
-                }
-            }
-        }
-        Err(error) => return vec![Finding::of_error("webhook", error)],
-    }
+    };
     if hooks.is_empty() {
         return vec![Finding::problem(
             "webhook",
@@ -210,10 +165,29 @@ pub(super) async fn webhooks(connected: &Connection) -> Vec<Finding> {
     findings
 }
 
-fn concerns(groups: impl Iterator<Item = String>) -> bool {
-    groups
-        .into_iter()
-        .any(|group| group == RAY_GROUP || group == TEMPLATES_GROUP)
+/// The hooks of both kinds that concern us.
+async fn hooks(connected: &Connection) -> kube::Result<Vec<Hook>> {
+    let all = ListParams::default();
+    let mutating: Api<MutatingWebhookConfiguration> = Api::all(connected.client.clone());
+    let mutating = mutating.list(&all).await?.items.into_iter();
+    let mutating = mutating
+        .flat_map(|configuration| configuration.webhooks.unwrap_or_default())
+        .map(|hook| (hook.name, hook.client_config, hook.rules));
+    let validating: Api<ValidatingWebhookConfiguration> = Api::all(connected.client.clone());
+    let validating = validating.list(&all).await?.items.into_iter();
+    let validating = validating
+        .flat_map(|configuration| configuration.webhooks.unwrap_or_default())
+        .map(|hook| (hook.name, hook.client_config, hook.rules));
+    Ok(mutating
+        .chain(validating)
+        .filter(|(_, _, rules)| concern_us(rules.as_deref().unwrap_or_default()))
+        .map(|(name, client, _)| Hook { name, client })
+        .collect())
+}
+
+fn concern_us(rules: &[RuleWithOperations]) -> bool {
+    let mut groups = rules.iter().flat_map(|rule| rule.api_groups.iter().flatten());
+    groups.any(|group| group == RAY_GROUP || group == TEMPLATES_GROUP)
 }
 
 fn ca_finding(hook: &Hook) -> Finding {

@@ -105,11 +105,33 @@ fn plain_phase(pod: &Pod) -> String {
         waiting.and_then(|w| w.reason.as_deref()) == Some("PodInitializing")
     });
     match phase {
-        Some("Running") => "runs, but is not ready yet".to_owned(),
+        Some("Running") => format!("runs, but is not ready yet{}", restarts(pod)),
         _ if initializing => "is initialising".to_owned(),
         Some("Pending") | None => "is being started".to_owned(),
         Some(other) => other.to_owned(),
     }
+}
+
+/// How often the container that is not ready began anew, and how it ended last.
+fn restarts(pod: &Pod) -> String {
+    let restarted = statuses(pod).find(|container| !container.ready && container.restart_count > 0);
+    let Some(container) = restarted else {
+        return String::new();
+    };
+    let last = container
+        .last_state
+        .as_ref()
+        .and_then(|last| last.terminated.as_ref());
+    let ended = last.map(|ended| {
+        let reason = ended.reason.as_deref().unwrap_or("Error");
+        format!(", last ended by {reason} (exit code {})", ended.exit_code)
+    });
+    format!(
+        "; {} was restarted {} times{}",
+        container.name,
+        container.restart_count,
+        ended.unwrap_or_default()
+    )
 }
 
 fn with_message(reason: &str, message: Option<&str>) -> Option<String> {
@@ -151,6 +173,13 @@ mod tests {
         assert_eq!(
             text(serde_json::json!({"phase": "Running"})),
             "runs, but is not ready yet"
+        );
+        let restarted = serde_json::json!({"phase": "Running", "containerStatuses": [{"name": "ray-head", "ready": false,
+            "restartCount": 2, "image": "", "imageID": "", "state": {"running": {}},
+            "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]});
+        assert_eq!(
+            text(restarted),
+            "runs, but is not ready yet; ray-head was restarted 2 times, last ended by OOMKilled (exit code 137)"
         );
     }
 

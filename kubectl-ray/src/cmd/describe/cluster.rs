@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;
 use kube::api::ListParams;
 use ray_api::expand::Record;
@@ -14,6 +15,16 @@ use crate::error::Result;
 use crate::follow::cluster::{Observed, image_templates, judge, observe};
 use crate::follow::{Stage, image, pod};
 use crate::output;
+
+/// Conditions that tell something only when they are not false.
+const TROUBLES: [&str; 6] = [
+    "RayClusterSuspended",
+    "RayClusterSuspending",
+    "ReplicaFailure",
+    "ObjectFailure",
+    "UnsupportedFeatures",
+    "ServeHealthUnknown",
+];
 
 /// The newest event by the uid of the object that it is about.
 type LastEvents = BTreeMap<String, Event>;
@@ -132,7 +143,9 @@ fn conditions(root: &mut Node, cluster: &RayCluster) {
         .status
         .as_ref()
         .and_then(|status| status.conditions.as_ref());
-    for condition in conditions.into_iter().flatten() {
+    let telling =
+        |condition: &&Condition| condition.status != "False" || !TROUBLES.contains(&condition.type_.as_str());
+    for condition in conditions.into_iter().flatten().filter(telling) {
         let message = if condition.message.is_empty() {
             String::new()
         } else {
@@ -201,8 +214,11 @@ mod tests {
             cluster: serde_json::from_value(json!({
                 "metadata": {"name": "demo", "namespace": "ml", "generation": 1},
                 "spec": {"headGroupSpec": {}, "workerGroupSpecs": [{"groupName": "gpu", "replicas": 1}]},
-                "status": {"observedGeneration": 1, "conditions": [{"type": "HeadPodReady", "status": "True",
-                    "reason": "HeadPodRunningAndReady", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+                "status": {"observedGeneration": 1, "conditions": [
+                    {"type": "HeadPodReady", "status": "True", "reason": "HeadPodRunningAndReady", "message": "",
+                     "lastTransitionTime": "2026-01-01T00:00:00Z"},
+                    {"type": "RayClusterSuspended", "status": "False", "reason": "RayClusterSuspended", "message": "",
+                     "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
             }))
             .unwrap(),
             pods: serde_json::from_value(json!([

@@ -1,5 +1,6 @@
 //! The figures of design section 8, one subcommand a row; `tests/bench/run.sh` starts clusters and calls it.
 
+mod plugin;
 mod process;
 mod serve;
 
@@ -22,6 +23,7 @@ async fn main() -> anyhow::Result<()> {
             )
             .await
         }
-        _ => bail!("usage: ray-bench serve OPERATOR PODS NODES"),
+        ["plugin", plugin, kubectl] => plugin::bench(Path::new(plugin), Path::new(kubectl)).await,
+        _ => bail!("usage: ray-bench serve OPERATOR PODS NODES | plugin PLUGIN KUBECTL"),
     }
 }

@@ -26,42 +26,51 @@ impl Measured {
 
     /// User and system time since its start.
     pub(crate) fn cpu_seconds(&self) -> anyhow::Result<f64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
-        let fields = stat.rsplit(')').next().unwrap_or_default();
-        // utime and stime are the 12th and 13th after the name.
-        let ticks: u64 = fields
-            .split_whitespace()
-            .skip(11)
-            .take(2)
-            .filter_map(|field| field.parse::<u64>().ok())
-            .sum();
-        #[allow(clippy::cast_precision_loss, reason = "ticks of a short run are small")]
-        Ok(ticks as f64 / TICKS_PER_SECOND)
+        cpu_seconds(self.0.id())
     }
 
     /// Resident now, in MiB.
     pub(crate) fn resident_mib(&self) -> anyhow::Result<u64> {
-        self.status_mib("VmRSS:")
+        Ok(status_kib(self.0.id(), "VmRSS:")? / 1024)
     }
 
     /// Most ever resident, in MiB.
     pub(crate) fn peak_mib(&self) -> anyhow::Result<u64> {
-        self.status_mib("VmHWM:")
+        Ok(peak_kib(self.0.id())? / 1024)
     }
 
     pub(crate) fn open_files(&self) -> anyhow::Result<usize> {
         Ok(std::fs::read_dir(format!("/proc/{}/fd", self.0.id()))?.count())
     }
+}
 
-    fn status_mib(&self, name: &str) -> anyhow::Result<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
-        let value = status
-            .lines()
-            .find_map(|line| line.strip_prefix(name))
-            .with_context(|| format!("no {name} in /proc"))?;
-        let kib: u64 = value.trim().trim_end_matches("kB").trim().parse()?;
-        Ok(kib / 1024)
-    }
+/// User and system time of a process since its start.
+pub(crate) fn cpu_seconds(process: u32) -> anyhow::Result<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    // utime and stime are the 12th and 13th after the name.
+    let ticks: u64 = fields
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .filter_map(|field| field.parse::<u64>().ok())
+        .sum();
+    #[allow(clippy::cast_precision_loss, reason = "ticks of a short run are small")]
+    Ok(ticks as f64 / TICKS_PER_SECOND)
+}
+
+/// Most ever resident of a process.
+pub(crate) fn peak_kib(process: u32) -> anyhow::Result<u64> {
+    status_kib(process, "VmHWM:")
+}
+
+fn status_kib(process: u32, name: &str) -> anyhow::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let value = status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .with_context(|| format!("no {name} in /proc"))?;
+    Ok(value.trim().trim_end_matches("kB").trim().parse()?)
 }
 
 impl Drop for Measured {

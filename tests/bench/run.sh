@@ -35,8 +35,15 @@ serve() {
   done
 }
 
+plugin() {
+  "$cluster" up "$state" control-plane > /dev/null
+  KUBECONFIG=$state/kubeconfig "$state/cluster/bin/kubectl" apply --server-side -k manifests/crds > /dev/null
+  inside "$bench" plugin "$binaries/kubectl-ray" "$(realpath "$state")/cluster/bin/kubectl"
+  down
+}
+
 cargo build --release --workspace --locked
-[ $# -gt 0 ] || set -- serve
+[ $# -gt 0 ] || set -- serve plugin
 for row in "$@"; do
   printf '\n== %s\n' "$row"
   "$row"

@@ -12,8 +12,8 @@ use ray_api::template::v1alpha1::ImageTemplate;
 
 use super::{Stage, pod, until};
 use crate::connection::Connection;
-use crate::error::Failure;
-use crate::error::Result;
+use crate::error::{Failure, Result};
+use crate::output;
 
 /// What a judgement is made from.
 pub(crate) struct Observed {
@@ -36,7 +36,12 @@ pub(crate) async fn wait(connection: &Connection, name: &str, limit: Duration) -
             "see `kubectl ray describe cluster {name} -n {}`",
             connection.namespace
         )),
-    })
+    })?;
+    output::note(&format!(
+        "{} {what}",
+        output::paint(output::Colour::Green, "ready:")
+    ));
+    Ok(())
 }
 
 /// Reads a cluster and what belongs to it.
@@ -133,8 +138,11 @@ pub(crate) fn judge(observed: &Observed) -> Stage {
     let seen = status
         .observed_generation
         .is_some_and(|generation| generation >= current);
-    if seen && status.state == Some(ClusterState::Ready) && !conditions::is_true(&list, "RayClusterSuspended")
-    {
+    // The state stays `ready` while a group grows or shrinks.
+    let settled = status.ready_worker_replicas.unwrap_or_default()
+        == status.desired_worker_replicas.unwrap_or_default();
+    let ready = status.state == Some(ClusterState::Ready) && settled;
+    if seen && ready && !conditions::is_true(&list, "RayClusterSuspended") {
         return Stage::Done;
     }
     Stage::Waiting(waiting_for(observed, seen))
@@ -234,6 +242,16 @@ mod tests {
             judge(&observed(new, serde_json::json!([]))),
             Stage::Done
         ));
+    }
+
+    #[test]
+    fn a_group_that_grows_or_shrinks_is_waited_for() {
+        for (ready, done) in [(1, false), (2, true), (3, false)] {
+            let status = serde_json::json!({"state": "ready", "observedGeneration": 2,
+                "desiredWorkerReplicas": 2, "readyWorkerReplicas": ready});
+            let stage = judge(&observed(cluster(status), serde_json::json!([])));
+            assert_eq!(matches!(stage, Stage::Done), done, "{ready} ready");
+        }
     }
 
     #[test]

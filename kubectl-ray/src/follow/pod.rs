@@ -118,6 +118,10 @@ fn restarts(pod: &Pod) -> String {
     let Some(container) = restarted else {
         return String::new();
     };
+    let times = match container.restart_count {
+        1 => "once".to_owned(),
+        many => format!("{many} times"),
+    };
     let last = container
         .last_state
         .as_ref()
@@ -127,9 +131,8 @@ fn restarts(pod: &Pod) -> String {
         format!(", last ended by {reason} (exit code {})", ended.exit_code)
     });
     format!(
-        "; {} was restarted {} times{}",
+        "; {} was restarted {times}{}",
         container.name,
-        container.restart_count,
         ended.unwrap_or_default()
     )
 }

@@ -37,7 +37,7 @@ serve() {
 
 plugin() {
   "$cluster" up "$state" control-plane > /dev/null
-  KUBECONFIG=$state/kubeconfig "$state/cluster/bin/kubectl" apply --server-side -k manifests/crds > /dev/null
+  crds
   inside "$bench" plugin "$binaries/kubectl-ray" "$(realpath "$state")/cluster/bin/kubectl"
   down
 }

@@ -271,9 +271,10 @@ fn refused(status: StatusCode, body: &[u8]) -> Failure {
     failure
 }
 
-/// Of a traceback the last line says what happened.
+/// Of a traceback the last line says what happened; Ray puts a full stop behind some, on a line of its own.
 fn last_line(text: &str) -> String {
-    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let says_something = |line: &&str| line.contains(char::is_alphanumeric);
+    let mut lines = text.lines().map(str::trim).filter(says_something);
     let last = lines.next_back().unwrap_or("(no text)");
     last.to_owned()
 }
@@ -284,7 +285,7 @@ mod tests {
 
     #[test]
     fn rays_errors_are_told_in_its_words() {
-        let traceback = "Traceback (most recent call last):\n  File x\nValueError: Job 1 already exists\n";
+        let traceback = "Traceback (most recent call last):\n  File x\nValueError: Job 1 already exists\n.";
         let failure = refused(StatusCode::INTERNAL_SERVER_ERROR, traceback.as_bytes());
         assert!(
             failure.message.ends_with("ValueError: Job 1 already exists"),

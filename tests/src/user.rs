@@ -84,8 +84,15 @@ impl User {
         self.run(&self.kubectl, args)
     }
 
-    fn run(&self, program: &Path, args: &[&str]) -> anyhow::Result<Output> {
-        let output = Command::new(program)
+    /// `kubectl ray …`, not started yet: for what goes on until it is interrupted.
+    #[must_use]
+    pub fn ray_command(&self, args: &[&str]) -> Command {
+        self.command(&binary("kubectl-ray"), args)
+    }
+
+    fn command(&self, program: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command
             .args(["-n", &self.namespace])
             .args(args)
             .env("KUBECONFIG", &self.kubeconfig)
@@ -93,7 +100,13 @@ impl User {
             .env(
                 "KUBECACHEDIR",
                 self.kubeconfig.with_file_name("cluster").join("kubectl-cache"),
-            )
+            );
+        command
+    }
+
+    fn run(&self, program: &Path, args: &[&str]) -> anyhow::Result<Output> {
+        let output = self
+            .command(program, args)
             .output()
             .with_context(|| format!("cannot start {}", program.display()))?;
         Ok(Output {

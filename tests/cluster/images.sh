@@ -1,11 +1,11 @@
 #!/bin/bash
 # Build one of the images that a node starts with, or take it from the cache; prints its folder, laid out as a registry's storage.
-# usage: images.sh pause|glibc|kaniko|ray
+# usage: images.sh pause|glibc|kaniko|ray|tiny
 # A recipe fills a root folder and prints the arguments that `image store` adds to the image's configuration, one a line.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/kubectl-ray/images
-declare -A names=([pause]=pause:1 [glibc]=base/glibc:1 [kaniko]=kaniko/executor:stand-in [ray]=rayproject/ray:2.60.0)
+declare -A names=([pause]=pause:1 [glibc]=base/glibc:1 [kaniko]=kaniko/executor:stand-in [ray]=rayproject/ray:2.60.0 [tiny]=tests/tiny:1)
 
 recipe=${1:-}
 if [ -z "$recipe" ] || [ -z "${names[$recipe]:-}" ]; then echo "usage: $0 ${!names[*]}" >&2; exit 2; fi

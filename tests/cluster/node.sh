@@ -55,6 +55,19 @@ cat > "$data/cni/10-pods.conflist" <<K
 K
 start containerd containerd --config "$data/containerd.toml"
 
+# A second registry, empty, that wants a login: user `push`, password `push-word`.
+echo 'push:$2b$05$kubectlraytestsregisteKsh6tm76PVosKaSD7cyRWSPGYe8B3OC' > "$data/htpasswd"
+cat > "$data/private-registry.yml" <<K
+version: 0.1
+log: {level: warn}
+storage: {filesystem: {rootdirectory: $data/private-registry}, delete: {enabled: true}}
+http: {addr: "$address:5001"}
+auth: {htpasswd: {realm: private, path: $data/htpasswd}}
+K
+start private-registry docker-registry serve "$data/private-registry.yml"
+mkdir -p "$data/certs.d/registry.local:5001"
+printf 'server = "http://%s:5001"\n[host."http://%s:5001"]\n  capabilities = ["pull", "resolve"]\n' "$address" "$address" > "$data/certs.d/registry.local:5001/hosts.toml"
+
 kubeconfig coredns /CN=system:coredns "$pki/coredns.kubeconfig"
 kubectl apply -f - <<K
 apiVersion: rbac.authorization.k8s.io/v1
@@ -103,6 +116,6 @@ K
 start kube-proxy kube kube-proxy --config="$data/kube-proxy.yaml"
 
 . "$here/kubelet.sh"
-for port in 53 5000; do until_ready 30 bash -c "< /dev/tcp/$address/$port"; done
+for port in 53 5000 5001; do until_ready 30 bash -c "< /dev/tcp/$address/$port"; done
 until_ready 60 kubectl get node local
 kubectl wait --for=condition=Ready node/local --timeout=60s

@@ -16,7 +16,7 @@ flock 7
 kube=$("$here/build.sh" kube)
 images=()
 if [ "$level" = node ]; then
-  for image in ${CLUSTER_IMAGES:-pause glibc kaniko ray}; do images+=("$("$here/images.sh" "$image")"); done
+  for image in ${CLUSTER_IMAGES:-pause glibc kaniko ray tiny}; do images+=("$("$here/images.sh" "$image")"); done
 fi
 signature=$(cat "$here"/{up,inside,pki,control-plane,node,kubelet,component}.sh | sha256sum | cut -c1-16)" $level $kube ${images[*]-}"
 if [ -f "$state/cluster/signature" ] && [ "$(cat "$state/cluster/signature")" = "$signature" ] && "$here/enter.sh" "$state" kubectl get --raw /readyz > /dev/null 2>&1; then
@@ -80,6 +80,6 @@ HOST_ADDRESS=100.64.$n.1
 NODE_ADDRESS=100.64.$n.2
 AUDIT_LOG=$state/audit.log
 V
-if [ "$level" = node ]; then printf '%s\n' REGISTRY=registry.local:5000 "REGISTRY_ADDRESS=100.64.$n.2:5000" >> "$state/env"; fi
+if [ "$level" = node ]; then printf '%s\n' REGISTRY=registry.local:5000 "REGISTRY_ADDRESS=100.64.$n.2:5000" PRIVATE_REGISTRY=registry.local:5001 >> "$state/env"; fi
 echo "$signature" > "$state/cluster/signature"
 echo "up: export KUBECONFIG=$state/kubeconfig"

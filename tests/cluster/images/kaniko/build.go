@@ -19,7 +19,7 @@ import (
 )
 
 func announce() {
-	info("stand-in for kaniko's executor: for tests only, one stage, no cache")
+	info("stand-in for kaniko's executor: for tests only, one stage")
 }
 
 // execute is the whole run: the right to push, the build, the results. Its errors have the real executor's beginnings.
@@ -82,6 +82,8 @@ type builder struct {
 	root    root
 	tree    layer.Tree // the file system as of the last snapshot
 	layers  int
+	top     v1.Layer // of the last snapshot; nil where it changed nothing
+	cache   cache
 }
 
 func build(ctx context.Context, o *options) (v1.Image, error) {
@@ -94,7 +96,10 @@ func build(ctx context.Context, o *options) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &builder{options: o, args: map[string]string{}, shell: []string{"/bin/sh", "-c"}}
+	b := &builder{options: o, args: map[string]string{}, shell: []string{"/bin/sh", "-c"}, cache: cache{options: &o.registryOptions}}
+	if o.cache {
+		b.cache.where = o.cacheRepo
+	}
 	if b.root, err = currentRoot(o.ignorePaths); err != nil {
 		return nil, err
 	}
@@ -133,6 +138,11 @@ func (b *builder) start(ctx context.Context, from string) error {
 			return err
 		}
 	}
+	digest, err := b.image.Digest()
+	if err != nil {
+		return err
+	}
+	b.cache.extend(digest.String())
 	config, err := b.image.ConfigFile()
 	if err != nil {
 		return err
@@ -162,7 +172,7 @@ func (b *builder) snapshot(command instructions.Command) error {
 		return err
 	}
 	changed, removed := layer.Diff(b.tree, now)
-	b.tree = now
+	b.tree, b.top = now, nil
 	if len(changed)+len(removed) == 0 {
 		info("No files were changed, appending empty layer to config. No layer added to image.")
 		return b.record(command)
@@ -183,8 +193,28 @@ func (b *builder) snapshot(command instructions.Command) error {
 	if err != nil {
 		return err
 	}
-	b.image, err = mutate.Append(b.image, mutate.Addendum{Layer: content, MediaType: layerMedia, History: history(command, false)})
+	b.top = content
+	return b.add(content, layerMedia, command)
+}
+
+func (b *builder) add(content v1.Layer, media types.MediaType, command instructions.Command) (err error) {
+	b.image, err = mutate.Append(b.image, mutate.Addendum{Layer: content, MediaType: media, History: history(command, false)})
 	return err
+}
+
+// reuse takes a layer from the cache as what the instruction makes.
+func (b *builder) reuse(content v1.Layer, command instructions.Command) error {
+	media, err := content.MediaType()
+	if err != nil {
+		return err
+	}
+	if err := b.root.unpackLayer(content); err != nil {
+		return fmt.Errorf("unpacking the cached layer: %w", err)
+	}
+	if b.tree, err = b.root.scan(); err != nil {
+		return err
+	}
+	return b.add(content, media, command)
 }
 
 // layersFolder is below /kaniko, which no snapshot includes.

@@ -45,6 +45,9 @@ func (b *builder) copy(command instructions.Command, what instructions.SourcesAn
 		if err := to.copy(source); err != nil {
 			return err
 		}
+		if err := b.cache.extendByFiles(source); err != nil {
+			return err
+		}
 	}
 	for _, document := range what.SourceContents {
 		if err := to.write(to.path(document.Path), []byte(document.Data), 0o644); err != nil {

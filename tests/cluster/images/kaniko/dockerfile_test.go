@@ -75,3 +75,38 @@ func TestScript(t *testing.T) {
 		t.Error("a flag that is not carried out must be refused")
 	}
 }
+
+// What the project's renderer writes, from its snapshots, means to BuildKit's parser what its own tests say that it means.
+func TestRenderedDockerfilesAreReadAsMeant(t *testing.T) {
+	text, err := os.ReadFile("../../../../api/tests/snapshots/image_dockerfile__combinations.snap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := strings.Split(string(text), "=== ")[1:]
+	if len(cases) != 32 {
+		t.Fatalf("%d combinations, want 32", len(cases))
+	}
+	for _, c := range cases {
+		present, rendered, _ := strings.Cut(c, "\n")
+		rendered, _, _ = strings.Cut(rendered, "--- ")
+		stage, _, err := parse(dockerfile(t, rendered))
+		if err != nil {
+			t.Errorf("%s: %v", present, err)
+			continue
+		}
+		names := []string{stage.BaseName}
+		for _, command := range stage.Commands {
+			names = append(names, command.Name())
+		}
+		// The last digit is the first list: system packages, conda, pip, environment, two commands.
+		want := []string{"docker.io/rayproject/ray:2.50.0"}
+		for i, part := range [][]string{{"USER", "RUN", "USER"}, {"RUN"}, {"COPY", "RUN"}, {"ENV"}, {"COPY", "RUN", "COPY", "RUN"}} {
+			if present[len(present)-1-i] == '1' {
+				want = append(want, part...)
+			}
+		}
+		if got := strings.ToUpper(strings.Join(names[1:], " ")); names[0] != want[0] || got != strings.Join(want[1:], " ") {
+			t.Errorf("%s: %q, want %q", present, names, want)
+		}
+	}
+}

@@ -29,6 +29,7 @@ func (b *builder) execute(ctx context.Context, command instructions.Command, fla
 		}
 	}
 	info("%s", command)
+	b.cache.extend(fmt.Sprint(command, b.config.Config.User, b.config.Config.Env))
 	switch c := command.(type) {
 	case *instructions.RunCommand:
 		return b.run(ctx, c)
@@ -116,6 +117,11 @@ func (b *builder) run(ctx context.Context, c *instructions.RunCommand) error {
 	if err != nil {
 		return err
 	}
+	if cached, err := b.cache.find(ctx, c); err != nil {
+		return err
+	} else if cached != nil {
+		return b.reuse(cached, c)
+	}
 	info("Cmd: %s", line[0])
 	info("Args: %s", line[1:])
 	info("Running: %s", line)
@@ -153,7 +159,10 @@ func (b *builder) run(ctx context.Context, c *instructions.RunCommand) error {
 		return fmt.Errorf("waiting for process to exit: %w", err)
 	}
 	info("Taking snapshot of full filesystem...")
-	return b.snapshot(c)
+	if err := b.snapshot(c); err != nil || b.top == nil {
+		return err
+	}
+	return b.cache.keep(ctx, b.top)
 }
 
 func (b *builder) workdir(c *instructions.WorkdirCommand) error {

@@ -33,6 +33,8 @@ type options struct {
 	layoutPath                   string
 	platform                     string
 	ignorePaths                  []string
+	cache                        bool
+	cacheRepo                    string
 }
 
 func (o *registryOptions) flags(f *pflag.FlagSet) {
@@ -63,19 +65,21 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.imageNameAndDigestFile, "image-name-with-digest-file", "", "where to write NAME@DIGEST")
 	f.StringVar(&o.platform, "custom-platform", "", "platform of the base image, OS/ARCHITECTURE")
 	f.StringArrayVar(&o.ignorePaths, "ignore-path", nil, "path that no snapshot includes; repeatable")
+	f.BoolVar(&o.cache, "cache", false, "keep and use the layers of RUN instructions")
+	f.StringVar(&o.cacheRepo, "cache-repo", "", "repository that they are kept in")
 	ignored(f)
 }
 
 // ignored are flags of the real executor that change how it works but not what it makes, or that the stand-in does not need.
 func ignored(f *pflag.FlagSet) {
-	for _, name := range []string{"cache", "cache-copy-layers", "cleanup", "force", "log-timestamp", "no-push-cache", "preserve-context",
+	for _, name := range []string{"cache-copy-layers", "cleanup", "force", "log-timestamp", "no-push-cache", "preserve-context",
 		"push-ignore-immutable-tag-errors", "reproducible", "single-snapshot", "use-new-run", "materialize"} {
 		f.Bool(name, false, "ignored by the stand-in")
 	}
 	for _, name := range []string{"cache-run-layers", "compressed-caching", "ignore-var-run", "skip-unused-stages"} {
 		f.Bool(name, true, "ignored by the stand-in")
 	}
-	for _, name := range []string{"cache-dir", "cache-repo", "cache-ttl", "compression", "compression-level", "image-fs-extract-retry",
+	for _, name := range []string{"cache-dir", "cache-ttl", "compression", "compression-level", "image-fs-extract-retry",
 		"kaniko-dir", "log-format", "snapshot-mode"} {
 		f.String(name, "", "ignored by the stand-in")
 	}
@@ -104,6 +108,9 @@ func rootCommand() *cobra.Command {
 func (o *options) resolve() error {
 	if !o.noPush && len(o.destinations) == 0 {
 		return errors.New("you must provide --destination, or use --no-push")
+	}
+	if o.cache && o.cacheRepo == "" {
+		return errors.New("--cache needs --cache-repo: the stand-in derives none from a destination")
 	}
 	if scheme, path, found := strings.Cut(o.context, "://"); found {
 		if scheme != "dir" {

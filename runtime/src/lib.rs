@@ -1,6 +1,7 @@
-//! What the operator and the webhook share: process-wide set-up, shutdown, and the admin endpoints.
+//! What the operator and the webhook share: process-wide set-up, shutdown, the admin endpoints, and flags.
 
 pub mod admin;
+pub mod policy;
 pub mod shutdown;
 pub mod telemetry;
 

@@ -1,7 +1,7 @@
 //! Flags of the image controller.
 
 use clap::{ArgAction, Args, ValueEnum};
-use ray_api::image::Policy;
+use ray_runtime::policy::PolicyArgs;
 
 /// The maintained kaniko fork.
 const BUILDER_IMAGE: &str = "ghcr.io/osscontainertools/kaniko:v1.28.3";
@@ -40,40 +40,4 @@ pub struct ImageArgs {
     /// What the platform team allows.
     #[command(flatten)]
     pub policy: PolicyArgs,
-}
-
-/// The platform team's rules for image templates; the webhook has the same flags.
-#[derive(Clone, Debug, Args)]
-pub struct PolicyArgs {
-    /// Images without a repository go below this, as `<default>/<namespace>/<name>`.
-    #[arg(long)]
-    pub default_repository: Option<String>,
-    /// Secret, in the template's namespace, to push with where a template names none.
-    #[arg(long)]
-    pub default_push_secret: Option<String>,
-    /// Prefixes that images may be pushed below; `{namespace}` stands for the template's namespace.
-    #[arg(long, value_delimiter = ',')]
-    pub allowed_repositories: Vec<String>,
-    /// Prefixes of images to build on; all where absent.
-    #[arg(long, value_delimiter = ',')]
-    pub allowed_base_images: Vec<String>,
-    /// Prefixes of package indexes; every one over https where absent.
-    #[arg(long, value_delimiter = ',')]
-    pub allowed_indexes: Vec<String>,
-    /// Whether `spec.customCommands` may be used.
-    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
-    pub allow_custom_commands: bool,
-}
-
-impl From<PolicyArgs> for Policy {
-    fn from(args: PolicyArgs) -> Self {
-        Self {
-            default_repository: args.default_repository,
-            default_push_secret: args.default_push_secret,
-            allowed_repositories: args.allowed_repositories,
-            allowed_base_images: args.allowed_base_images,
-            allowed_indexes: args.allowed_indexes,
-            allow_custom_commands: args.allow_custom_commands,
-        }
-    }
 }

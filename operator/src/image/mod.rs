@@ -47,7 +47,7 @@ use ray_api::meta::{annotation, label, manager};
 use ray_api::template::v1alpha1::ImageTemplate;
 use tokio_util::sync::CancellationToken;
 
-pub use args::{BuilderFlavor, ImageArgs, PolicyArgs};
+pub use args::{BuilderFlavor, ImageArgs};
 
 use crate::shared::Shared;
 

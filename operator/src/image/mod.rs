@@ -19,6 +19,7 @@ mod phase;
 mod plan;
 mod pod;
 mod progress;
+mod share;
 mod status;
 #[cfg(test)]
 mod tests;

@@ -1,12 +1,10 @@
 //! What to do next, and where a template stands: a pure function of what is wanted, what there is, and the time.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
-use ray_api::conditions;
 use ray_api::image::{Reference, is_passing};
 use ray_api::meta::annotation;
 use ray_api::template::v1alpha1::{BuildFailure, FailureReason, ImageTemplate, ImageTemplateStatus};
@@ -14,6 +12,7 @@ use ray_api::template::v1alpha1::{BuildFailure, FailureReason, ImageTemplate, Im
 use super::attempt::{Attempt, Found, Identity, Progress, StopReason, Verification, failure};
 use super::observe::Observed;
 use super::phase::{Action, Build, Image, Phase};
+use super::share::{self, Elsewhere};
 use super::status;
 use super::wanted::{Refusal, Wanted};
 
@@ -63,19 +62,21 @@ pub(super) fn plan(
         old: template.status.clone().unwrap_or_default(),
     };
     let builds = planner.builds();
-    let mut actions: Vec<Action> = Vec::new();
-    let (phase, current) = match wanted {
-        Err(refusal) => (Phase::Refused(refusal.clone()), None),
-        Ok(wanted) if planner.is_built(wanted) => (Phase::Ready(None), None),
-        Ok(wanted) => match planner.current(&builds, wanted) {
-            Some(number) => (
-                planner.proceed(builds.get(&number), wanted, &mut actions),
-                Some(number),
-            ),
-            None => planner.begin(wanted, &mut actions),
-        },
+    let built = wanted.is_ok_and(|wanted| planner.is_built(wanted));
+    let current = wanted.ok().filter(|_| !built);
+    let current = current.and_then(|wanted| planner.current(&builds, wanted));
+    // What nobody waits for any more ends first: the new build needs the room, and may push to the same tag.
+    let mut actions = planner.tidy(&builds, current);
+    let (phase, current) = match (wanted, current) {
+        (Err(refusal), _) => (Phase::Refused(refusal.clone()), None),
+        (Ok(_), _) if built => (Phase::Ready(None), None),
+        (Ok(wanted), Some(number)) => (
+            planner.proceed(builds.get(&number), wanted, &mut actions),
+            Some(number),
+        ),
+        (Ok(wanted), None) => planner.begin(wanted, &mut actions),
     };
-    planner.tidy(&builds, current, &mut actions);
+    planner.drop_orphans(&mut actions);
     let requeue = planner.requeue(&phase, &actions, builds.values().last());
     let status = status::after(&status::Standing {
         template,
@@ -246,27 +247,15 @@ impl<'a> Planner<'a> {
         }
         let asks = self.asks_for_rebuild(wanted);
         if !asks {
-            if let Some(image) = self
-                .observed
-                .siblings
-                .iter()
-                .find_map(|sibling| shared(sibling, wanted))
-            {
-                return (Phase::Ready(Some(image)), None);
-            }
-            if let Some(sibling) = self
-                .observed
-                .siblings
-                .iter()
-                .find(|sibling| self.goes_first(sibling, wanted))
-            {
-                return (
-                    Phase::Waiting(format!(
-                        "ImageTemplate {} builds the same image",
-                        sibling.name_any()
-                    )),
-                    None,
-                );
+            match share::elsewhere(self.template, &self.observed.siblings, wanted) {
+                Elsewhere::Built(image) => return (Phase::Ready(Some(image)), None),
+                Elsewhere::Building(by) => {
+                    return (
+                        Phase::Waiting(format!("ImageTemplate {by} builds the same image")),
+                        None,
+                    );
+                }
+                Elsewhere::Nothing => {}
             }
         }
         let last = self
@@ -298,24 +287,9 @@ impl<'a> Planner<'a> {
         (Phase::Building("starting".to_owned()), Some(number))
     }
 
-    /// Of templates that want the same, the oldest builds; a failed or suspended one holds nobody up.
-    fn goes_first(&self, sibling: &Arc<ImageTemplate>, wanted: &Wanted) -> bool {
-        let age =
-            |template: &ImageTemplate| (template.creation_timestamp().map(|time| time.0), template.uid());
-        let status = sibling.status.as_ref();
-        let given_up = status.is_some_and(|status| {
-            let failed = conditions::is_true(status.conditions.as_deref().unwrap_or_default(), "Failed");
-            failed
-                && status
-                    .build
-                    .as_ref()
-                    .is_some_and(|build| build.inputs_hash == wanted.inputs_hash)
-        });
-        age(sibling) < age(self.template) && sibling.spec.suspend != Some(true) && !given_up
-    }
-
     /// Stops what nobody waits for, and deletes what is older than the history.
-    fn tidy(&self, builds: &BTreeMap<i32, Build<'a>>, current: Option<i32>, actions: &mut Vec<Action>) {
+    fn tidy(&self, builds: &BTreeMap<i32, Build<'a>>, current: Option<i32>) -> Vec<Action> {
+        let mut actions = Vec::new();
         let others = || builds.iter().filter(|(number, _)| Some(**number) != current);
         for attempt in others()
             .flat_map(|(_, build)| &build.attempts)
@@ -337,7 +311,25 @@ impl<'a> Planner<'a> {
                 .chain(verification);
             actions.extend(jobs.cloned().map(Action::Delete));
         }
-        actions.extend(self.observed.orphans.iter().cloned().map(Action::DeleteConfigMap));
+        actions
+    }
+
+    /// Deletes ConfigMaps whose Jobs are gone, other than that of a Job which is about to be created.
+    fn drop_orphans(&self, actions: &mut Vec<Action>) {
+        let uid = self.template.uid().unwrap_or_default();
+        let started: Vec<_> = actions
+            .iter()
+            .filter_map(|action| match action {
+                Action::Start(identity) => Some(identity.job_name(&uid)),
+                _ => None,
+            })
+            .collect();
+        let orphans = self
+            .observed
+            .orphans
+            .iter()
+            .filter(|name| !started.contains(name));
+        actions.extend(orphans.cloned().map(Action::DeleteConfigMap));
     }
 
     fn requeue(&self, phase: &Phase, actions: &[Action], newest: Option<&Build<'a>>) -> Option<Duration> {
@@ -378,24 +370,6 @@ impl<'a> Planner<'a> {
     fn history_limit(&self) -> i32 {
         self.template.spec.history_limit.unwrap_or(HISTORY_LIMIT)
     }
-}
-
-/// The image of a template that wants the same and has it.
-fn shared(sibling: &ImageTemplate, wanted: &Wanted) -> Option<Image> {
-    let status = sibling.status.as_ref()?;
-    let digest = status.digest.as_ref()?;
-    let same = status.inputs_hash.as_ref() == Some(&wanted.inputs_hash)
-        && status.image.as_ref() == Some(&Reference::pinned(&wanted.target.repository, digest))
-        && status.tags.contains(&wanted.target.tag);
-    same.then(|| Image {
-        digest: digest.clone(),
-        found: Found {
-            ray: status.ray_version.clone(),
-            python: status.python_version.clone(),
-            ..Found::default()
-        },
-        unverified: None,
-    })
 }
 
 fn backoff(reason: FailureReason, attempt: i32) -> SignedDuration {

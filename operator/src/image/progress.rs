@@ -47,6 +47,12 @@ pub(super) fn end(job: &Job) -> Option<(Timestamp, bool)> {
 
 /// How far a build has come.
 pub(super) fn build(sight: Sight<'_>) -> Progress {
+    let end = end(sight.job);
+    let completed = end.is_some_and(|(_, completed)| completed);
+    // A push that was faster than the order to stop did happen.
+    if let Some(digest) = sight.pod.filter(|_| completed).and_then(digest) {
+        return Progress::Built(digest);
+    }
     if let Some(stopped) = Stopped::of(sight.job) {
         return match stopped.why {
             StopReason::Cancelled => Progress::Cancelled(stopped.time),
@@ -58,17 +64,14 @@ pub(super) fn build(sight: Sight<'_>) -> Progress {
             },
         };
     }
-    match end(sight.job) {
-        Some((time, true)) => match sight.pod.and_then(digest) {
-            Some(digest) => Progress::Built(digest),
-            None => Progress::Failed {
-                failure: failure(
-                    FailureReason::BuildFailed,
-                    "its pod was gone before the digest was read",
-                ),
-                time,
-                stop: false,
-            },
+    match end {
+        Some((time, true)) => Progress::Failed {
+            failure: failure(
+                FailureReason::BuildFailed,
+                "its pod was gone before the digest was read",
+            ),
+            time,
+            stop: false,
         },
         Some((time, false)) => Progress::Failed {
             failure: failed(sight),
@@ -142,7 +145,7 @@ fn failed(sight: Sight<'_>) -> BuildFailure {
             .and_then(|spec| spec.active_deadline_seconds)
             .unwrap_or_default();
         let message = format!(
-            "the build took longer than {} minutes: raise spec.timeout",
+            "the build took longer than {} min: raise spec.timeout",
             seconds / 60
         );
         return failure(FailureReason::Timeout, message);

@@ -308,12 +308,14 @@ fn an_edit_during_a_build_stops_it() {
     world.edit(&["emoji"]);
     let plan = world.step();
     assert_eq!(starts(&plan), [(2, 1, "SpecChanged")]);
-    let stopped: Vec<_> = plan
-        .actions
-        .iter()
-        .filter(|action| matches!(action, Action::Stop(_, StopReason::Superseded)))
-        .collect();
-    assert_eq!(stopped.len(), 1);
+    // In this order: both may push to the same tag.
+    assert!(
+        matches!(
+            plan.actions.as_slice(),
+            [Action::Stop(_, StopReason::Superseded), Action::Start(_)]
+        ),
+        "{plan:?}"
+    );
     world.succeed();
     world.step();
     let results: Vec<_> = world

@@ -189,7 +189,7 @@ fn step_failure(step: &str, ended: &ContainerStateTerminated) -> BuildFailure {
     };
     let said = log
         .trim()
-        .trim_start_matches("Error: ")
+        .trim_start_matches("error: ")
         .lines()
         .collect::<Vec<_>>()
         .join(" ");
@@ -205,7 +205,11 @@ fn evicted(pod: &Pod) -> Option<BuildFailure> {
         .as_ref()
         .filter(|status| status.reason.as_deref() == Some("Evicted"))?;
     let message = status.message.clone().unwrap_or_default();
-    let reason = if message.contains("ephemeral") || message.contains("storage") || message.contains("disk") {
+    let reason = if message.contains("ephemeral")
+        || message.contains("storage")
+        || message.contains("disk")
+        || message.contains("DiskPressure")
+    {
         FailureReason::StorageExhausted
     } else if message.contains("memory") {
         FailureReason::OutOfMemory
@@ -223,7 +227,7 @@ fn stuck(sight: Sight<'_>) -> Option<BuildFailure> {
     let Some(pod) = sight.pod else {
         return sight.events.iter().find_map(rejected);
     };
-    if let Some(failure) = sight.events.iter().find_map(unmountable) {
+    if let Some(failure) = sight.events.iter().find_map(|event| unmountable(event, pod)) {
         return Some(failure);
     }
     let age = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
@@ -259,17 +263,18 @@ fn rejected(event: &Event) -> Option<BuildFailure> {
     })
 }
 
-/// A volume that the kubelet cannot mount.
-fn unmountable(event: &Event) -> Option<BuildFailure> {
+/// A volume of a pod that the kubelet cannot mount.
+fn unmountable(event: &Event, pod: &Pod) -> Option<BuildFailure> {
     if event.reason.as_deref() != Some("FailedMount") {
         return None;
     }
     let message = event.message.as_deref().unwrap_or_default();
-    if message.contains("references non-existent secret key") {
-        return Some(failure(
-            FailureReason::SecretInvalid,
-            format!("a Secret is of the wrong type: {message}"),
-        ));
+    if let Some((_, key)) = message.split_once("references non-existent secret key: ") {
+        let message = match secret_of_volume(message, pod) {
+            Some(name) => format!("Secret {name} is of another type: it has no key {key}"),
+            None => format!("a Secret is of another type: {message}"),
+        };
+        return Some(failure(FailureReason::SecretInvalid, message));
     }
     let (_, rest) = message.split_once("secret \"")?;
     let (name, rest) = rest.split_once('"')?;
@@ -277,6 +282,15 @@ fn unmountable(event: &Event) -> Option<BuildFailure> {
         let message = format!("Secret {name} is not in this namespace: create it, then ask for a rebuild");
         failure(FailureReason::SecretNotFound, message)
     })
+}
+
+/// The Secret behind the volume that a message names as `volume "NAME"`.
+fn secret_of_volume<'a>(message: &str, pod: &'a Pod) -> Option<&'a str> {
+    let (_, rest) = message.split_once("volume \"")?;
+    let (name, _) = rest.split_once('"')?;
+    let volumes = pod.spec.as_ref()?.volumes.as_ref()?;
+    let volume = volumes.iter().find(|volume| volume.name == name)?;
+    volume.secret.as_ref()?.secret_name.as_deref()
 }
 
 /// What a Job that goes on is doing.

@@ -1,7 +1,7 @@
 //! From what Kubernetes says about a Job to how far a build has come.
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::{Event, Pod, SecretVolumeSource, Volume};
 use ray_api::template::v1alpha1::FailureReason;
 use serde_json::{Value, json};
 
@@ -99,7 +99,7 @@ fn failures_of_steps_have_reasons() {
     for (step, state, expected, words) in [
         (
             "secrets",
-            ended(1, "Error", "Error: Secret x has no login for reg, only for a"),
+            ended(1, "Error", "error: Secret x has no login for reg, only for a"),
             SecretInvalid,
             "no login for reg",
         ),
@@ -124,7 +124,7 @@ fn failures_of_steps_have_reasons() {
             ended(
                 1,
                 "Error",
-                "Error: the built image is refused: index.json names 2 manifests, not one",
+                "error: the built image is refused: index.json names 2 manifests, not one",
             ),
             BuildFailed,
             "2 manifests",
@@ -152,22 +152,22 @@ fn what_ends_a_pod_from_outside_has_a_reason_too() {
     let (reason, message, _) = failed(build(&job(Some(("Failed", "DeadlineExceeded"))), None, &[], 61));
     assert_eq!(reason, FailureReason::Timeout);
     assert!(
-        message.contains("30 minutes") && message.contains("spec.timeout"),
+        message.contains("30 min") && message.contains("spec.timeout"),
         "{message}"
     );
 
     let mut evicted = pod(&[]);
-    let status = evicted.status.as_mut().unwrap();
-    status.reason = Some("Evicted".to_owned());
-    status.message =
-        Some("Pod ephemeral local storage usage exceeds the total limit of containers 1Gi.".to_owned());
-    let (reason, ..) = failed(build(
-        &job(Some(("Failed", "BackoffLimitExceeded"))),
-        Some(&evicted),
-        &[],
-        61,
-    ));
-    assert_eq!(reason, FailureReason::StorageExhausted);
+    for said in [
+        "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi.",
+        "Pod was rejected: The node had condition: [DiskPressure].",
+    ] {
+        let status = evicted.status.as_mut().unwrap();
+        status.reason = Some("Evicted".to_owned());
+        status.message = Some(said.to_owned());
+        let over = job(Some(("Failed", "BackoffLimitExceeded")));
+        let (reason, ..) = failed(build(&over, Some(&evicted), &[], 61));
+        assert_eq!(reason, FailureReason::StorageExhausted, "{said}");
+    }
 }
 
 #[test]
@@ -196,8 +196,21 @@ fn a_job_that_never_will_start_is_stopped_at_once() {
         "FailedMount",
         "MountVolume.SetUp failed for volume \"secret-1\" : references non-existent secret key: .dockerconfigjson",
     );
-    let (reason, ..) = failed(build(&going, Some(&pod(&[])), &[wrong], 1));
+    let mut mounts = pod(&[]);
+    mounts.spec.as_mut().unwrap().volumes = Some(vec![Volume {
+        name: "secret-1".to_owned(),
+        secret: Some(SecretVolumeSource {
+            secret_name: Some("mine".to_owned()),
+            ..SecretVolumeSource::default()
+        }),
+        ..Volume::default()
+    }]);
+    let (reason, message, _) = failed(build(&going, Some(&mounts), &[wrong], 1));
     assert_eq!(reason, FailureReason::SecretInvalid);
+    assert_eq!(
+        message,
+        "Secret mine is of another type: it has no key .dockerconfigjson"
+    );
     // A ConfigMap that is a moment late is no reason to stop.
     let late = event(
         "FailedMount",

@@ -74,12 +74,17 @@ mkdir -p "$overlay"
   echo "images:"
   for name in ray-operator ray-webhook; do echo "- {name: $name, newName: ${servers%:*}, newTag: \"$tag\"}"; done
   echo "patches:"
-  operator_args=("--helper-image=$servers" "--default-repository=$repository")
+  operator_args=("--helper-image=$servers")
   [ -z "${BUILDER_IMAGE:-}" ] || operator_args+=("--builder-image=$BUILDER_IMAGE")
   [ -z "${INSECURE_REGISTRY:-}" ] || operator_args+=("--insecure-registry=$INSECURE_REGISTRY")
   [ -z "${REGISTRY_MIRROR:-}" ] || operator_args+=("--registry-mirror=$REGISTRY_MIRROR")
-  patch ray-operator "${operator_args[@]}"
-  patch ray-webhook "--default-repository=$repository"
+  policy_args=("--default-repository=$repository")
+  if [ -n "$local_cluster" ]; then
+    operator_args+=("--insecure-registry=$PRIVATE_REGISTRY")
+    policy_args+=("--allowed-repositories=$repository/{namespace},$PRIVATE_REGISTRY/{namespace}")
+  fi
+  patch ray-operator "${operator_args[@]}" "${policy_args[@]}"
+  patch ray-webhook "${policy_args[@]}"
 } > "$overlay/kustomization.yaml"
 
 # CRDs first and alone: the API server must serve them before it knows what the rest speaks of.

@@ -9,6 +9,10 @@ trap '"$cluster" down "$state" > /dev/null 2>&1' EXIT
 trap 'exit 130' INT TERM
 
 control_plane() { "$cluster" up "$state" control-plane > /dev/null && export RAY_TESTS_CONTROL_PLANE=$state/kubeconfig; }
+node() {
+  "$cluster" up "$state" node > /dev/null && export RAY_TESTS_NODE=$state/kubeconfig
+  STATE=$state PROFILE=dev BUILD=no tests/install.sh > /dev/null
+}
 down() { "$cluster" down "$state" > /dev/null; }
 # usage: tests FILE FILTER
 tests() { cargo test --workspace --locked --test "$1" -- --ignored --nocapture "$2"; }
@@ -22,8 +26,15 @@ gates() {
   down
 }
 
+# The operator is killed 20 times, at every step of a build: one image for each, none lost, none twice.
+images() {
+  node
+  RAY_TESTS_KILLS=20 tests e2e_image_operator killed_at_every_step
+  down
+}
+
 cargo build --workspace --all-targets --locked
-[ $# -gt 0 ] || set -- gates
+[ $# -gt 0 ] || set -- gates images
 for row in "$@"; do
   printf '\n== %s\n' "$row"
   started=$SECONDS

@@ -50,7 +50,12 @@ impl User {
     /// # Errors
     /// When the namespace cannot be made.
     pub async fn new(cluster: &Cluster, prefix: &str) -> anyhow::Result<Self> {
-        let namespace = cluster.namespace(prefix).await?;
+        Ok(Self::of(cluster, &cluster.namespace(prefix).await?))
+    }
+
+    /// A user of a namespace that is there.
+    #[must_use]
+    pub fn of(cluster: &Cluster, namespace: &str) -> Self {
         let bundled = cluster
             .kubeconfig
             .parent()
@@ -61,11 +66,11 @@ impl User {
         } else {
             PathBuf::from("kubectl")
         };
-        Ok(Self {
+        Self {
             kubeconfig: cluster.kubeconfig.clone(),
             kubectl,
-            namespace,
-        })
+            namespace: namespace.to_owned(),
+        }
     }
 
     /// Runs `kubectl ray …`.

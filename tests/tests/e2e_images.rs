@@ -1,63 +1,19 @@
-//! Real builds on a real node: what lists of packages become, what foreign code in a build can reach, and what failures say.
+//! Real builds on a real node: what lists of packages become, where images go, what foreign code in a build can reach.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
 mod images;
 
-use images::Site;
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
-use kube::api::{LogParams, PostParams};
+use images::{LOGIN, PRIVATE, RAY, Site, tiny};
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use ray_api::ray::RayCluster;
 use ray_api::template::v1alpha1::FailureReason;
-use ray_tests::{Cluster, PATIENCE, eventually};
+use ray_tests::{Cluster, User, eventually};
 use serde_json::{Value, json};
-
-const BASE: &str = "rayproject/ray:2.60.0";
 
 async fn site(prefix: &str) -> anyhow::Result<Site> {
     Site::new(Cluster::node().await?, prefix).await
-}
-
-/// Waits for the end of a template's build, for several patiences: a build unpacks a whole image.
-async fn ended(site: &Site, name: &str) -> anyhow::Result<ray_api::template::v1alpha1::ImageTemplateStatus> {
-    let what = format!("the end of {name}");
-    for _ in 0..5 {
-        let end = eventually(&what, || async {
-            let status = site.status(name).await?;
-            let list = status.conditions.clone().unwrap_or_default();
-            let over = ["Ready", "Failed"]
-                .iter()
-                .any(|type_| ray_api::conditions::is_true(&list, type_));
-            anyhow::ensure!(over, "{list:?}");
-            Ok(Some(status))
-        });
-        if let Ok(status) = end.await {
-            return Ok(status);
-        }
-    }
-    anyhow::bail!(
-        "{name} did not end within {:?}: {:?}",
-        PATIENCE * 5,
-        site.status(name).await?
-    )
-}
-
-/// Runs a command in an image; its output.
-async fn run_in(site: &Site, image: &str, command: &str) -> anyhow::Result<String> {
-    let pod: Pod = serde_json::from_value(json!({
-        "metadata": {"generateName": "look-"},
-        "spec": {
-            "restartPolicy": "Never", "automountServiceAccountToken": false,
-            "containers": [{"name": "look", "image": image, "command": ["/bin/bash", "-c", command]}],
-        },
-    }))?;
-    let name = site.pods.create(&PostParams::default(), &pod).await?.name_any();
-    eventually(&format!("the end of {name}"), || async {
-        let phase = site.pods.get(&name).await?.status.and_then(|status| status.phase);
-        Ok(matches!(phase.as_deref(), Some("Succeeded" | "Failed")).then_some(()))
-    })
-    .await?;
-    Ok(site.pods.logs(&name, &LogParams::default()).await?)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,133 +21,326 @@ async fn run_in(site: &Site, image: &str, command: &str) -> anyhow::Result<Strin
 async fn packages_environment_and_commands_reach_the_image() -> anyhow::Result<()> {
     let site = site("build").await?;
     let value = r#"a "quoted" $HOME \n 'x' `id` #"#;
-    site.create(
-        "emoji",
-        json!({
-            "baseImage": BASE,
-            "systemPackages": ["tree"],
-            "pipPackages": ["emoji==2.14.0"],
-            "environmentVariables": {"EXACT": value},
-            "customCommands": ["id -un > /home/ray/who\nfalse | true || echo pipefail > /home/ray/pipefail"],
-        }),
-    )
-    .await?;
-    let status = ended(&site, "emoji").await?;
-    assert_eq!(status.failure, None);
+    let spec = json!({
+        "baseImage": RAY,
+        "systemPackages": ["tree"],
+        "pipPackages": ["emoji==2.14.0"],
+        "environmentVariables": {"EXACT": value},
+        "customCommands": ["id -un > /home/ray/who\nfalse | true || echo pipefail > /home/ray/pipefail"],
+    });
+    site.create("emoji", spec).await?;
+    let image = site.built("emoji").await?;
+    let status = site.status("emoji").await?;
     assert_eq!(status.ray_version.as_deref(), Some("2.60.0"));
     assert!(status.python_version.is_some());
     let look = "printenv EXACT; tree --version; python -c 'import emoji; print(emoji.__version__)'; cat who pipefail; id -un";
-    let seen = run_in(&site, status.image.as_deref().unwrap(), look).await?;
+    let seen = site.run_in(&image, &["/bin/bash", "-c", look]).await?;
     assert!(seen.starts_with(&format!("{value}\ntree v")), "{seen}");
     assert!(seen.ends_with("2.14.0\nray\npipefail\nray\n"), "{seen}");
     Ok(())
 }
 
-/// What an install script could do, run as a command.
+/// Gives an image a second tag. Runs in a pod, as the registry may be reachable from nowhere else.
+const TAG: &str = r#"
+import sys, urllib.request
+repository, old, new = sys.argv[1:]
+types = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
+url = f"http://{repository}/manifests/"
+answer = urllib.request.urlopen(urllib.request.Request(url + old, headers={"Accept": types}))
+urllib.request.urlopen(urllib.request.Request(url + new, answer.read(), {"Content-Type": answer.headers["Content-Type"]}, method="PUT"))
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a node: make test"]
+async fn the_first_users_payload_has_exactly_its_environment() -> anyhow::Result<()> {
+    let site = site("first").await?;
+    site.run_in(
+        RAY,
+        &[
+            "python",
+            "-c",
+            TAG,
+            "registry.local:5000/v2/rayproject/ray",
+            "2.60.0",
+            "1.7.0-gpu",
+        ],
+    )
+    .await?;
+    let environment = json!({
+        "CLASSPATH": "/opt/lib/yarn_deploy/hadoop/bin/hadoop classpath --glob",
+        "HADOOP_HOME": "/opt/lib/yarn_deploy/hadoop",
+        "LD_LIBRARY_PATH": "/opt/lib",
+    });
+    let spec = json!({
+        "baseImage": "rayproject/ray:1.7.0-gpu", "pipPackages": [], "systemPackages": ["vim", "git"],
+        "environmentVariables": environment, "customCommands": [],
+    });
+    let name = "ray1.7-torch1.9-tensorflow2.3-gpu";
+    site.create(name, spec).await?;
+    let image = site.built(name).await?;
+    let look =
+        "for name in CLASSPATH HADOOP_HOME LD_LIBRARY_PATH; do printenv $name; done; command -v vim git";
+    let seen = site.run_in(&image, &["/bin/bash", "-c", look]).await?;
+    let expected = "/opt/lib/yarn_deploy/hadoop/bin/hadoop classpath --glob\n/opt/lib/yarn_deploy/hadoop\n/opt/lib\n/usr/bin/vim\n/usr/bin/git\n";
+    assert_eq!(seen, expected);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a node: make test"]
+async fn a_registry_with_a_login_takes_images_and_gives_them_to_ray_pods() -> anyhow::Result<()> {
+    let site = site("private").await?;
+    site.login("push", PRIVATE, LOGIN).await?;
+    let repository = |name: &str| format!("{PRIVATE}/{}/{name}", site.namespace);
+    let spec = |name: &str, pull: Value| {
+        tiny(json!({
+            "repository": repository(name), "pushSecret": "push", "runPullSecrets": pull,
+            "environmentVariables": {"NAME": name},
+        }))
+    };
+    site.create("open", spec("open", json!(["push"]))).await?;
+    site.create("shut", spec("shut", json!([]))).await?;
+    let image = site.built("open").await?;
+    assert!(
+        image.starts_with(&format!("{}@sha256:", repository("open"))),
+        "{image}"
+    );
+    site.built("shut").await?;
+
+    // The cluster pulls with what the template says, and cannot without.
+    let clusters: Api<RayCluster> = Api::namespaced(site.cluster.client.clone(), &site.namespace);
+    for name in ["open", "shut"] {
+        let ray = json!({
+            // The verification has left the image on the node.
+            "name": "ray-head", "imagePullPolicy": "Always", "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}},
+        });
+        let head = json!({"rayStartParams": {}, "template": {"spec": {"containers": [ray]}}});
+        let cluster =
+            json!({"metadata": {"name": name}, "spec": {"imageTemplate": name, "headGroupSpec": head}});
+        clusters
+            .create(&PostParams::default(), &serde_json::from_value(cluster)?)
+            .await?;
+    }
+    for (name, pulled) in [("open", true), ("shut", false)] {
+        let head = ListParams::default().labels(&format!("ray.io/cluster={name},ray.io/node-type=head"));
+        eventually(&format!("the head of {name} is pulled: {pulled}"), || async {
+            let pod = site.pods.list(&head).await?.items.into_iter().next();
+            let status = pod.and_then(|pod| pod.status?.container_statuses?.into_iter().next());
+            let Some(state) = status.and_then(|status| status.state) else {
+                return Ok(None);
+            };
+            let waiting = state.waiting.and_then(|waiting| waiting.reason);
+            Ok(match waiting.as_deref() {
+                Some("ErrImagePull" | "ImagePullBackOff") => {
+                    anyhow::ensure!(!pulled, "it could not be pulled");
+                    Some(())
+                }
+                None | Some("CrashLoopBackOff") => {
+                    anyhow::ensure!(pulled, "it was pulled");
+                    Some(())
+                }
+                _ => None,
+            })
+        })
+        .await?;
+        clusters.delete(name, &DeleteParams::default()).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a node: make test"]
+async fn two_builds_at_once_conda_and_the_cache() -> anyhow::Result<()> {
+    let site = site("two").await?;
+    let packages =
+        json!({"condaPackages": ["conda-forge::numpy>=2,<3", "scipy"], "customCommands": ["sleep 2"]});
+    let cache = json!({"enabled": true, "repository": format!("registry.local:5000/images/{}/cache", site.namespace)});
+    let cached = tiny(
+        json!({"cache": cache, "customCommands": ["sleep 2; cat /proc/sys/kernel/random/uuid > /home/ray/when"]}),
+    );
+    site.create("conda", tiny(packages)).await?;
+    site.create("first", cached.clone()).await?;
+    let conda = site.built("conda").await?;
+    let first = site.built("first").await?;
+    let site = &site;
+    let build = |name: &'static str| async move { anyhow::Ok(site.status(name).await?.build.unwrap()) };
+    let (one, other) = (build("conda").await?, build("first").await?);
+    assert!(
+        one.start_time < other.completion_time && other.start_time < one.completion_time,
+        "both ran at once: {one:?} {other:?}"
+    );
+    assert_eq!(
+        site.run_in(&conda, &["/bin/cat", "/home/ray/conda-arguments"])
+            .await?,
+        "install\n--yes\n--quiet\nconda-forge::numpy>=2,<3\nscipy\n"
+    );
+
+    // The same inputs for another repository are another build, whose command comes from the cache.
+    site.create("again", cached).await?;
+    let again = site.built("again").await?;
+    let when = ["/bin/cat", "/home/ray/when"];
+    assert_eq!(
+        site.run_in(&again, &when).await?,
+        site.run_in(&first, &when).await?
+    );
+    assert!(
+        site.log("again", "build")
+            .await?
+            .contains("Using caching version of cmd")
+    );
+    assert!(!site.log("conda", "build").await?.contains("cache"));
+    Ok(())
+}
+
+/// What an install script could do, run as a command. The password stands in two parts, so that the script itself has it not.
 const CURIOUS: &str = r#"
 for path in /run/ray-push /secrets /inputs /var/run/secrets/kubernetes.io /kaniko/.docker/config.json; do
   if [ -e "$path" ] && [ -n "$(ls -A "$path" 2> /dev/null)" ]; then echo "REACHED $path"; fi
 done
 if touch /workspace/planted 2> /dev/null; then echo "REACHED the files of the build"; fi
 env | grep -i -E 'token|secret|password|DOCKER_CONFIG' && echo "REACHED the environment"
-grep -r -s cHVzaA /proc/[0-9]*/environ && echo "REACHED the push secret"
+part=push-; encoded=cHVzaDpwdXNoL
+grep -r -s -l -e "${part}word" -e "${encoded}Xdvcm" /proc/[0-9]*/environ /run /etc /home /kaniko /out /tmp && echo "REACHED the push secret"
+[ -L /bin/wget ] || wget -T 5 -O - --no-check-certificate https://API_SERVER/api/v1/secrets || echo "refused"
 exit 0
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a node: make test"]
-async fn foreign_code_reaches_nothing_and_what_it_plants_is_refused() -> anyhow::Result<()> {
+async fn foreign_code_finds_nothing() -> anyhow::Result<()> {
     let site = site("hostile").await?;
-    let login = json!({"auths": {"registry.local:5000": {"auth": "cHVzaDpwdXNo"}}}).to_string();
-    let secret = json!({
-        "metadata": {"name": "push"}, "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": login},
-    });
-    let secrets = kube::Api::namespaced(site.cluster.client.clone(), &site.namespace);
-    let secret: k8s_openapi::api::core::v1::Secret = serde_json::from_value(secret)?;
-    secrets.create(&PostParams::default(), &secret).await?;
-
-    site.create(
-        "curious",
-        json!({"baseImage": BASE, "pushSecret": "push", "customCommands": [CURIOUS]}),
-    )
-    .await?;
-    let plant = "mkdir -p /out/image/blobs/sha256; echo x > /out/image/blobs/sha256/00; ln -s /etc/passwd /out/image/blobs/sha256/link";
-    site.create("planting", json!({"baseImage": BASE, "customCommands": [plant]}))
-        .await?;
-
-    let status = ended(&site, "curious").await?;
-    assert_eq!(status.failure, None);
-    let job = status.build.and_then(|build| build.job).unwrap();
-    let pod = site.pod(&job).await?.name_any();
-    let params = LogParams {
-        container: Some("build".to_owned()),
-        ..LogParams::default()
-    };
-    let log = site.pods.logs(&pod, &params).await?;
-    assert!(log.contains("command-1.sh"), "{log}");
-    let reached: Vec<_> = log.lines().filter(|line| line.starts_with("REACHED")).collect();
-    assert!(reached.is_empty(), "{reached:?}");
-
-    site.merge("planting", json!({"spec": {"backoffLimit": 0}}))
-        .await?;
-    let status = ended(&site, "planting").await?;
-    assert_eq!(status.image, None);
-    let failure = status.failure.unwrap();
-    assert_eq!(failure.reason, FailureReason::BuildFailed);
+    site.login("push", "registry.local:5000", LOGIN).await?;
+    let services: Api<Service> = Api::namespaced(site.cluster.client.clone(), "default");
+    let server = services
+        .get("kubernetes")
+        .await?
+        .spec
+        .and_then(|spec| spec.cluster_ip)
+        .unwrap();
+    for (name, user, base) in [("root", "root", "tests/tiny:1"), ("ray", "ray", RAY)] {
+        let command = CURIOUS.replace("API_SERVER", &server);
+        let mut spec = tiny(json!({"user": user, "pushSecret": "push", "customCommands": [command]}));
+        spec["baseImage"] = json!(base);
+        site.create(name, spec).await?;
+    }
+    for name in ["root", "ray"] {
+        site.built(name).await?;
+        let log = site.log(name, "build").await?;
+        assert!(log.contains("command-1.sh"), "{log}");
+        let reached: Vec<_> = log.lines().filter(|line| line.starts_with("REACHED")).collect();
+        assert!(reached.is_empty(), "{name}: {reached:?}");
+    }
+    // The API server can be reached, and knows nobody who asks without a token. (The smaller base has no wget that speaks TLS.)
+    let log = site.log("ray", "build").await?;
     assert!(
-        failure.message.starts_with("seal: ") && failure.message.contains("the built image is refused"),
-        "{failure:?}"
+        log.contains("401 Unauthorized") || log.contains("403 Forbidden"),
+        "{log}"
     );
+    Ok(())
+}
+
+/// Prints digest and size of a layer of the base image, which the builder does not write where a file of that size is there.
+const LAYER: &str = r#"
+import json, urllib.request
+types = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
+url = "http://registry.local:5000/v2/tests/tiny/manifests/1"
+layer = json.load(urllib.request.urlopen(urllib.request.Request(url, headers={"Accept": types})))["layers"][0]
+print(layer["digest"].removeprefix("sha256:"), layer["size"])
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a node: make test"]
+async fn what_foreign_code_plants_beside_the_image_is_refused() -> anyhow::Result<()> {
+    let site = site("plant").await?;
+    let layer = site.run_in(RAY, &["python", "-c", LAYER]).await?;
+    let (digest, size) = layer.trim().split_once(' ').unwrap();
+    let blobs = "/out/image/blobs/sha256";
+    let cases = [
+        ("link", "ln -s /etc/passwd link".to_owned(), "the blob link is not a regular file"),
+        (
+            "index",
+            "echo '{}' > /tmp/index.json; ln -s /tmp/index.json ../../index.json".to_owned(),
+            "index.json is neither a file nor a folder",
+        ),
+        (
+            "manifest",
+            r#"echo '{"schemaVersion": 2, "config": {}, "layers": []}' > m; mv m $(sha256sum m | cut -d' ' -f1)"#.to_owned(),
+            "belongs to no image",
+        ),
+        ("layer", format!("head -c {size} /dev/zero > {digest}"), "holds something else"),
+    ];
+    for (name, command, _) in &cases {
+        let command = format!("mkdir -p {blobs}; cd {blobs}; {command}");
+        let spec = tiny(json!({"user": "root", "backoffLimit": 0, "customCommands": [command]}));
+        site.create(name, spec).await?;
+    }
+    for (name, _, words) in &cases {
+        let status = site.ended(name).await?;
+        let failure = status.failure.unwrap();
+        assert_eq!(failure.reason, FailureReason::BuildFailed, "{name}: {failure:?}");
+        let said = "seal: the built image is refused: ";
+        assert!(
+            failure.message.starts_with(said) && failure.message.contains(words),
+            "{name}: {failure:?}"
+        );
+        assert_eq!(status.image, None);
+        // Nothing was pushed: the step that would have never ran.
+        let pod: Pod = site
+            .pod(&status.build.and_then(|build| build.job).unwrap())
+            .await?;
+        let pushed = pod.status.unwrap().container_statuses.unwrap_or_default();
+        assert!(
+            pushed.iter().all(|push| push
+                .state
+                .as_ref()
+                .is_none_or(|it| it.terminated.as_ref().is_none_or(|it| it.container_id.is_none()))),
+            "{pushed:?}"
+        );
+    }
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a node: make test"]
-async fn failures_say_what_to_do() -> anyhow::Result<()> {
-    let site = site("fail").await?;
-    let cases: [(&str, Value, FailureReason, &str); 5] = [
-        (
-            "pip",
-            json!({"pipPackages": ["emoji==999.0"]}),
-            FailureReason::PipPackageNotFound,
-            "emoji==999.0",
-        ),
-        (
-            "conda",
-            json!({"condaPackages": ["numpy"]}),
-            FailureReason::CondaUnavailable,
-            "conda: not found",
-        ),
-        (
-            "base",
-            json!({"baseImage": "rayproject/ray:0.0.1"}),
-            FailureReason::BaseImageNotFound,
-            "MANIFEST_UNKNOWN",
-        ),
-        (
-            "secret",
-            json!({"pushSecret": "nope", "backoffLimit": 0}),
-            FailureReason::SecretNotFound,
-            "Secret nope",
-        ),
-        (
-            "command",
-            json!({"customCommands": ["echo it broke >&2; exit 7"]}),
-            FailureReason::CommandFailed,
-            "it broke",
-        ),
+async fn the_story_of_a_build_as_a_person_sees_it() -> anyhow::Result<()> {
+    let user = User::new(&Cluster::node().await?, "story").await?;
+    let create = [
+        "create",
+        "image-template",
+        "--base-image",
+        "tests/tiny:1",
+        "--wait",
     ];
-    for (name, spec, ..) in &cases {
-        let mut whole = json!({"baseImage": BASE});
-        for (key, value) in spec.as_object().unwrap() {
-            whole[key] = value.clone();
-        }
-        site.create(name, whole).await?;
+    let good = user.ray(
+        &[
+            &create[..],
+            &["good", "--command", "echo 40 and 2", "--env", "A=b"],
+        ]
+        .concat(),
+    )?;
+    assert_eq!(good.code, 0, "{good:?}");
+    for part in [
+        "==> build",
+        "40 and 2",
+        "==> push",
+        "built: registry.local:5000/images/",
+    ] {
+        assert!(good.stderr.contains(part), "{part} in {}", good.stderr);
     }
-    for (name, _, reason, words) in &cases {
-        let failure = ended(&site, name).await?.failure.unwrap();
-        assert_eq!(failure.reason, *reason, "{name}: {failure:?}");
-        assert!(failure.message.contains(words), "{name}: {failure:?}");
-    }
+    let bad = user.ray(&[&create[..], &["bad", "--command", "echo it broke >&2; exit 7"]].concat())?;
+    assert_eq!(bad.code, 1, "{bad:?}");
+    assert!(bad.stderr.contains("CommandFailed: it broke"), "{}", bad.stderr);
+
+    let line = user.ray(&["get", "image-template", "good"])?.success()?;
+    let words: Vec<_> = line.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(
+        (words[0], words[1], words[3], words[4]),
+        ("good", "True", "tests/tiny:1", "Built"),
+        "{line}"
+    );
+    let line = user.ray(&["get", "image-template", "bad"])?.success()?;
+    assert!(line.contains("CommandFailed"), "{line}");
+    let page = user.ray(&["describe", "image-template", "bad"])?.success()?;
+    assert!(page.contains("it broke") && page.lines().count() <= 40, "{page}");
     Ok(())
 }

@@ -7,16 +7,35 @@
     reason = "each test file uses its own part"
 )]
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::ResourceExt;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, ListParams, LogParams, Patch, PatchParams, PostParams};
 use ray_api::conditions;
 use ray_api::template::v1alpha1::{ImageTemplate, ImageTemplateStatus};
-use ray_tests::{Cluster, Process, eventually};
+use ray_tests::{Cluster, PATIENCE, Process, eventually};
 use serde_json::{Value, json};
 
 pub(crate) const DIGEST: &str = "sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a";
+
+/// The node's image with Ray.
+pub(crate) const RAY: &str = "rayproject/ray:2.60.0";
+/// The node's registry that wants a login, and who may.
+pub(crate) const PRIVATE: &str = "registry.local:5001";
+pub(crate) const LOGIN: (&str, &str) = ("push", "push-word");
+
+/// A spec on the node's smallest base, whose pod finds room beside many others.
+pub(crate) fn tiny(spec: Value) -> Value {
+    let mut whole = json!({
+        "baseImage": "tests/tiny:1", "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}},
+    });
+    for (key, value) in spec.as_object().into_iter().flatten() {
+        whole[key] = value.clone();
+    }
+    whole
+}
 
 pub(crate) struct Site {
     pub(crate) cluster: Cluster,
@@ -91,6 +110,103 @@ impl Site {
             Ok(Some(now))
         })
         .await
+    }
+
+    /// Waits for the end of a template's build, for several patiences: a build unpacks a whole image.
+    pub(crate) async fn ended(&self, name: &str) -> anyhow::Result<ImageTemplateStatus> {
+        let what = format!("the end of {name}");
+        for _ in 0..5 {
+            let end = eventually(&what, || async {
+                let status = self.status(name).await?;
+                let list = status.conditions.clone().unwrap_or_default();
+                let is = |type_| conditions::is_true(&list, type_);
+                let over = !is("Building") && (is("Ready") || is("Failed"));
+                Ok(over.then_some(status))
+            });
+            if let Ok(status) = end.await {
+                return Ok(status);
+            }
+        }
+        let status = self.status(name).await?;
+        anyhow::bail!("{name} did not end within {:?}: {status:?}", PATIENCE * 5)
+    }
+
+    /// The image of a build that must succeed.
+    pub(crate) async fn built(&self, name: &str) -> anyhow::Result<String> {
+        let status = self.ended(name).await?;
+        anyhow::ensure!(status.failure.is_none(), "{name}: {:?}", status.failure);
+        status.image.ok_or_else(|| anyhow::anyhow!("{name} has no image"))
+    }
+
+    /// Creates a Secret from text.
+    pub(crate) async fn secret(&self, name: &str, type_: &str, data: &[(&str, &str)]) -> anyhow::Result<()> {
+        let secret = Secret {
+            metadata: kube::core::ObjectMeta {
+                name: Some(name.to_owned()),
+                ..Default::default()
+            },
+            type_: Some(type_.to_owned()),
+            string_data: Some(
+                data.iter()
+                    .map(|(key, text)| ((*key).to_owned(), (*text).to_owned()))
+                    .collect::<BTreeMap<_, _>>(),
+            ),
+            ..Secret::default()
+        };
+        let secrets: Api<Secret> = Api::namespaced(self.cluster.client.clone(), &self.namespace);
+        secrets.create(&PostParams::default(), &secret).await?;
+        Ok(())
+    }
+
+    /// Creates a Secret with a login for one registry.
+    pub(crate) async fn login(
+        &self,
+        name: &str,
+        registry: &str,
+        (user, password): (&str, &str),
+    ) -> anyhow::Result<()> {
+        let config = json!({"auths": {registry: {"username": user, "password": password}}}).to_string();
+        self.secret(
+            name,
+            "kubernetes.io/dockerconfigjson",
+            &[(".dockerconfigjson", &config)],
+        )
+        .await
+    }
+
+    /// Runs a program in an image; its output.
+    pub(crate) async fn run_in(&self, image: &str, command: &[&str]) -> anyhow::Result<String> {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"generateName": "look-"},
+            "spec": {
+                "restartPolicy": "Never", "automountServiceAccountToken": false,
+                "containers": [{"name": "look", "image": image, "command": command}],
+            },
+        }))?;
+        let name = self.pods.create(&PostParams::default(), &pod).await?.name_any();
+        eventually(&format!("the end of {name}"), || async {
+            let phase = self.pods.get(&name).await?.status.and_then(|status| status.phase);
+            Ok(matches!(phase.as_deref(), Some("Succeeded" | "Failed")).then_some(()))
+        })
+        .await?;
+        Ok(self.pods.logs(&name, &LogParams::default()).await?)
+    }
+
+    /// What a step of a template's newest build printed.
+    pub(crate) async fn log(&self, name: &str, step: &str) -> anyhow::Result<String> {
+        let job = self.status(name).await?.build.and_then(|build| build.job);
+        let pod = self.pod(&job.unwrap_or_default()).await?.name_any();
+        let params = LogParams {
+            container: Some(step.to_owned()),
+            ..LogParams::default()
+        };
+        Ok(self.pods.logs(&pod, &params).await?)
+    }
+
+    /// Jobs of a template, in the order of their names.
+    pub(crate) async fn jobs_of(&self, name: &str) -> anyhow::Result<Vec<Job>> {
+        let of_template = ListParams::default().labels(&format!("templates.ray.io/image-template={name}"));
+        Ok(self.jobs.list(&of_template).await?.items)
     }
 
     /// Jobs of builds, oldest number first.

@@ -239,9 +239,24 @@ async fn templates_count_their_users_and_those_that_track_follow() -> anyhow::Re
         site.get("pinned").await?["metadata"]["annotations"][EXPANSION],
         before["metadata"]["annotations"][EXPANSION]
     );
-    eventually("the pinned one is stale", || async {
-        let small = status("ComputeTemplate", "small").await?;
-        Ok((small["stale"] == 1 && small["usedBy"]["clusters"] == 2).then_some(()))
+    eventually(
+        "the pinned one is stale, also where the edited template is a parent",
+        || async {
+            let both = json!({"clusters": 2, "names": ["pinned", "tracking"]});
+            let (small, big) = (
+                status("ComputeTemplate", "small").await?,
+                status("ComputeTemplate", "big").await?,
+            );
+            let stale = small["stale"] == 1 && big["stale"] == 1;
+            Ok((stale && small["usedBy"] == both && big["usedBy"] == both).then_some(()))
+        },
+    )
+    .await?;
+    let api = site.api("templates.ray.io/v1alpha1", "ImageTemplate");
+    api.delete("torch", &Default::default()).await?;
+    site.image("torch", None).await?;
+    eventually("a template that came back knows its users", || async {
+        Ok((status("ImageTemplate", "torch").await?["usedBy"]["clusters"] == 2).then_some(()))
     })
     .await?;
     site.api("templates.ray.io/v1alpha1", "ComputeTemplate")

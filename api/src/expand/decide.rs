@@ -35,6 +35,7 @@ pub(super) struct Decisions<'a> {
 pub(super) struct Group {
     pub(super) key: GroupKey,
     pub(super) compute: Option<TemplateId>,
+    pub(super) extends: Vec<TemplateId>,
     pub(super) image: Option<TemplateId>,
     pub(super) pieces: Vec<Piece>,
     pub(super) ray_version: Option<Piece>,
@@ -179,6 +180,7 @@ impl<'a> Decision<'a> {
         let group = Group {
             key,
             compute: None,
+            extends: Vec::new(),
             image: None,
             pieces: Vec::new(),
             ray_version: None,
@@ -222,7 +224,10 @@ impl<'a> Decision<'a> {
     fn keep(&mut self, origin: Origin) {
         let template = self.recorded.template(origin).cloned();
         match origin {
-            Origin::Compute => self.group.compute = template,
+            Origin::Compute => {
+                self.group.compute = template;
+                self.group.extends.clone_from(&self.recorded.extends);
+            }
             Origin::Image => self.group.image = template,
         }
         self.keep_values(origin);
@@ -250,7 +255,9 @@ impl<'a> Decision<'a> {
                 let spec = flatten(&chain);
                 let (pieces, unused) = overlay::compute(&spec, &self.group.key);
                 self.group.pieces.extend(pieces);
-                self.group.compute = chain.first().map(|found| found.id.clone());
+                let mut ids = chain.iter().map(|found| found.id.clone());
+                self.group.compute = ids.next();
+                self.group.extends = ids.collect();
                 self.group.is_fresh = true;
                 for field in unused {
                     let warning = format!(

@@ -226,6 +226,7 @@ impl Expansion {
         }
         let record = GroupRecord {
             compute: group.compute,
+            extends: group.extends,
             image: group.image,
             filled: outcome.filled,
         };

@@ -1,7 +1,7 @@
 //! The record of an expansion: annotation `templates.ray.io/expansion`, a JSON text.
 //!
 //! ```text
-//! { "head":    { "compute": {template}, "image": {template}, "pieces": [...], "created": [...] },
+//! { "head":    { "compute": {template}, "extends": [{template}], "image": {template}, "pieces": [...], "created": [...] },
 //!   "workers": { "<groupName>": { as head } },
 //!   "cluster": { "pieces": [...], "created": [...] } }      // spec.rayVersion, the image gate
 //! ```
@@ -35,6 +35,9 @@ pub struct GroupRecord {
     /// The ComputeTemplate or ClusterComputeTemplate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute: Option<TemplateId>,
+    /// What that one extended, the parent first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extends: Vec<TemplateId>,
     /// The ImageTemplate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<TemplateId>,
@@ -199,10 +202,16 @@ impl Record {
         self.groups().next().is_none() && self.cluster.is_empty()
     }
 
-    /// Every template that the cluster's values come from or that it waits for.
+    /// Every template that the cluster refers to: its values come from there, or it waits for them.
     pub fn templates(&self) -> impl Iterator<Item = &TemplateId> {
         let groups = std::iter::once(&self.head).chain(self.workers.values());
         groups.flat_map(|group| group.compute.iter().chain(&group.image))
+    }
+
+    /// What those templates extended when their values were taken.
+    pub fn ancestors(&self) -> impl Iterator<Item = &TemplateId> {
+        let groups = std::iter::once(&self.head).chain(self.workers.values());
+        groups.flat_map(|group| &group.extends)
     }
 
     pub(super) fn set_group(&mut self, key: &GroupKey, group: GroupRecord) {

@@ -100,7 +100,7 @@ pub(crate) async fn run(connection: &ConnectionArgs, args: &RefreshArgs) -> Resu
 
 fn templates(cluster: &DynamicObject) -> Result<Vec<TemplateId>> {
     let record = Record::of(&serde_json::to_value(cluster)?).unwrap_or_default();
-    let mut templates: Vec<TemplateId> = record.templates().cloned().collect();
+    let mut templates: Vec<TemplateId> = record.templates().chain(record.ancestors()).cloned().collect();
     templates.sort_by(|a, b| (&a.kind, &a.name).cmp(&(&b.kind, &b.name)));
     templates.dedup();
     Ok(templates)

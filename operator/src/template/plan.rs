@@ -7,7 +7,7 @@ use ray_api::expand::{Compute, Extends, Needed, TemplateId, Templates, check_ext
 use ray_api::template::ImageTemplate;
 use ray_api::template::v1alpha1::UsedBy;
 
-use super::world::{Cluster, Key, World};
+use super::world::{Cluster, Key, Used, World};
 
 /// Users that a template's status names.
 const NAMED_USERS: usize = 10;
@@ -40,10 +40,8 @@ pub fn gates(world: &World) -> Vec<Gate> {
 }
 
 fn gate(world: &World, key: &Key, cluster: &Cluster) -> Option<Gate> {
-    let pending = cluster
-        .templates
-        .iter()
-        .filter(|id| id.kind == IMAGE && id.is_pending());
+    let ids = cluster.templates.iter().map(|used| &used.id);
+    let pending = ids.filter(|id| id.kind == IMAGE && id.is_pending());
     let pending: Vec<_> = pending
         .map(|id| (id, world.images.get(&key.0, &id.name)))
         .collect();
@@ -116,14 +114,24 @@ pub fn refreshes(world: &World) -> Vec<Key> {
         .iter()
         .filter(|(_, cluster)| cluster.tracks && !cluster.gated);
     let outdated = tracking.filter(|(key, cluster)| {
-        cluster.templates.iter().any(|id| is_outdated(world, &key.0, id))
+        cluster
+            .templates
+            .iter()
+            .any(|used| is_outdated(world, &key.0, used))
             || has_old_image(world, &key.0, cluster)
     });
     outdated.map(|(key, _)| key.clone()).collect()
 }
 
-/// Whether values were taken from an older template than the one of that name now. A deleted one is no newer.
-fn is_outdated(world: &World, namespace: &str, id: &TemplateId) -> bool {
+/// Whether values were taken from an older template, or older ancestors of it, than there are now.
+fn is_outdated(world: &World, namespace: &str, used: &Used) -> bool {
+    std::iter::once(&used.id)
+        .chain(&used.extends)
+        .any(|id| has_newer(world, namespace, id))
+}
+
+/// Whether the template of that name is another than it was. A deleted one is no newer.
+fn has_newer(world: &World, namespace: &str, id: &TemplateId) -> bool {
     let metadata = match id.kind.as_str() {
         COMPUTE => world.compute.get(namespace, &id.name).map(|t| &t.metadata),
         CLUSTER_COMPUTE => world.cluster_compute.get("", &id.name).map(|t| &t.metadata),
@@ -149,7 +157,7 @@ fn has_old_image(world: &World, namespace: &str, cluster: &Cluster) -> bool {
 pub struct Status {
     /// Clusters that refer to it.
     pub used_by: UsedBy,
-    /// Those with values of an older generation. None for images.
+    /// Those with values of an older generation of it or of what it extends. None for images.
     pub stale: Option<i32>,
     /// False and why, where `extends` is broken.
     pub sound: Option<Result<(), (&'static str, String)>>,
@@ -184,8 +192,10 @@ pub fn statuses(world: &World) -> BTreeMap<StatusKey, Status> {
         all.insert((IMAGE, key.clone()), Status::default());
     }
     for (key, cluster) in world.clusters.iter() {
-        for id in &cluster.templates {
-            count(&mut all, world, key, id);
+        // Groups may use one template, at several generations.
+        let same = |a: &Used, b: &Used| (&a.id.kind, &a.id.name) == (&b.id.kind, &b.id.name);
+        for used in cluster.templates.chunk_by(same) {
+            count(&mut all, world, key, used);
         }
     }
     all
@@ -199,8 +209,12 @@ fn compute_status(sound: Result<(), (&'static str, String)>) -> Status {
     }
 }
 
-fn count(all: &mut BTreeMap<StatusKey, Status>, world: &World, cluster: &Key, id: &TemplateId) {
+/// Counts one cluster for one template.
+fn count(all: &mut BTreeMap<StatusKey, Status>, world: &World, cluster: &Key, used: &[Used]) {
     let (namespace, name) = cluster;
+    let Some(Used { id, .. }) = used.first() else {
+        return;
+    };
     let (kind, owner, shown) = match id.kind.as_str() {
         COMPUTE => (COMPUTE, namespace.clone(), name.clone()),
         IMAGE => (IMAGE, namespace.clone(), name.clone()),
@@ -209,15 +223,12 @@ fn count(all: &mut BTreeMap<StatusKey, Status>, world: &World, cluster: &Key, id
     let Some(status) = all.get_mut(&(kind, (owner, id.name.clone()))) else {
         return;
     };
-    if status.used_by.names.last() == Some(&shown) {
-        return; // the same cluster at another generation, in another group
-    }
     status.used_by.clusters += 1;
     if status.used_by.names.len() < NAMED_USERS {
         status.used_by.names.push(shown);
     }
     if let Some(stale) = &mut status.stale
-        && is_outdated(world, namespace, id)
+        && used.iter().any(|used| is_outdated(world, namespace, used))
     {
         *stale += 1;
     }
@@ -371,6 +382,32 @@ mod tests {
         );
         let torch = &all[&("ImageTemplate", ("ns".to_owned(), "torch".to_owned()))];
         assert_eq!((torch.used_by.clusters, torch.stale), (1, None));
+    }
+
+    #[test]
+    fn an_edited_ancestor_makes_its_heirs_users_stale() {
+        let big = |generation: i64| json!({"kind": "ComputeTemplate", "namespace": "ns", "name": "big", "uid": "b", "generation": generation});
+        let small = json!({"kind": "ComputeTemplate", "namespace": "ns", "name": "small", "uid": "u", "generation": 1});
+        let group = |generation| json!({"compute": big(generation), "extends": [small]});
+        let record = json!({"head": group(5), "workers": {"w": group(5)}});
+        let mut template = compute(5, Some("small"));
+        template["metadata"]["name"] = json!("big");
+        template["metadata"]["uid"] = json!("b");
+        let seen = |record: &Value, parent: i64| {
+            let tracking = cluster("c", json!({}), record.clone(), "Track");
+            let world = world(&[tracking], &[template.clone(), compute(parent, None)], &[]);
+            let all = statuses(&world);
+            let status = |name: &str| {
+                let status = &all[&("ComputeTemplate", ("ns".to_owned(), name.to_owned()))];
+                (status.used_by.clusters, status.stale)
+            };
+            (status("big"), status("small"), refreshes(&world).len())
+        };
+        assert_eq!(seen(&record, 1), ((1, Some(0)), (0, Some(0)), 0));
+        assert_eq!(seen(&record, 2), ((1, Some(1)), (0, Some(0)), 1));
+        // One of two groups is behind: one cluster, stale.
+        let record = json!({"head": group(5), "workers": {"w": group(4)}});
+        assert_eq!(seen(&record, 1), ((1, Some(1)), (0, Some(0)), 1));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kube::ResourceExt;
 use kube::core::{ObjectMeta, PartialObjectMeta};
 use kube::runtime::watcher::Event;
-use ray_api::expand::{Origin, Record, TemplateId, path::Path};
+use ray_api::expand::{GroupRecord, Origin, Record, TemplateId, path::Path};
 use ray_api::meta::{annotation, label};
 use ray_api::ray::RayCluster;
 use ray_api::template::{ClusterComputeTemplate, ComputeTemplate, ImageTemplate};
@@ -24,10 +24,19 @@ pub struct Cluster {
     pub gated: bool,
     /// It follows its templates.
     pub tracks: bool,
-    /// Templates that its values come from, or that it waits for.
-    pub templates: Vec<TemplateId>,
+    /// Templates that its values come from, or that it waits for; sorted.
+    pub templates: Vec<Used>,
     /// Images that ImageTemplates gave it, by their names.
     pub images: Vec<(String, String)>,
+}
+
+/// A template as a cluster uses it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Used {
+    /// The template as it was when its values were taken.
+    pub id: TemplateId,
+    /// What it extended then.
+    pub extends: Vec<TemplateId>,
 }
 
 /// All that this controller decides from.
@@ -152,8 +161,19 @@ impl World {
 fn cluster(metadata: &ObjectMeta) -> Option<Cluster> {
     let annotations = metadata.annotations.as_ref()?;
     let record: Record = serde_json::from_str(annotations.get(annotation::EXPANSION)?).ok()?;
-    let mut templates: Vec<_> = record.templates().cloned().collect();
-    templates.sort_by(|a, b| (&a.kind, &a.namespace, &a.name).cmp(&(&b.kind, &b.namespace, &b.name)));
+    let of_group = |(_, group): (_, &GroupRecord)| {
+        let compute = group.compute.clone().map(|id| Used {
+            id,
+            extends: group.extends.clone(),
+        });
+        let image = group.image.clone().map(|id| Used {
+            id,
+            extends: Vec::new(),
+        });
+        compute.into_iter().chain(image)
+    };
+    let mut templates: Vec<_> = record.groups().flat_map(of_group).collect();
+    templates.sort_by(|a, b| (&a.id.kind, &a.id.name).cmp(&(&b.id.kind, &b.id.name)));
     templates.dedup();
     let being_deleted = metadata.deletion_timestamp.is_some();
     Some(Cluster {

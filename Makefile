@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test install uninstall build generate lint fmt bench soak
+.PHONY: help demo test install uninstall build generate lint fmt bench fuzz soak
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -27,6 +27,9 @@ generate: ## rewrite generated files: CRDs, CLI and API reference, snapshots
 
 bench: ## figures beside the peer's; BENCH="serve …" picks rows
 	@tests/bench/run.sh $(BENCH)
+
+fuzz: ## ten minutes of made-up input; TARGET=admission or templates (fuzz/README.md)
+	@fuzz/run.sh $(or $(TARGET),admission)
 
 soak: ## the long fault tests; SOAK="gates …" picks rows
 	@tests/soak.sh $(SOAK)

@@ -20,7 +20,7 @@ pub struct Args {
     /// Namespace of the webhook's Service and Secret.
     #[arg(long, env = "POD_NAMESPACE", default_value = "ray-system")]
     pub namespace: String,
-    /// Namespaces whose templates are cached, comma-separated; all where absent.
+    /// Namespaces to work in, comma-separated, objects of others being let through; all where absent.
     #[arg(long, env = "WATCH_NAMESPACE", value_delimiter = ',')]
     pub watch_namespace: Vec<String>,
     /// Where the certificate comes from.
@@ -46,7 +46,7 @@ pub struct Args {
 /// Where the serving certificate comes from: a Secret that this program fills, or mounted files.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CertificateArgs {
-    /// Mounted certificate chain (cert-manager); also fills `caBundle` by its own means.
+    /// Mounted certificate chain, as cert-manager makes it; whoever mounts it also fills `caBundle`.
     #[arg(long, requires = "tls_key_file")]
     pub tls_cert_file: Option<PathBuf>,
     /// Mounted private key.

@@ -25,6 +25,7 @@ const GAUGE_PERIOD: Duration = Duration::from_secs(15);
 #[derive(Clone)]
 pub struct TemplateReader {
     client: Client,
+    namespaces: Vec<String>,
     compute: Vec<Store<ComputeTemplate>>,
     cluster_compute: Store<ClusterComputeTemplate>,
     image: Vec<Store<ImageTemplate>>,
@@ -71,6 +72,7 @@ impl TemplateReader {
             .collect();
         let reader = Self {
             client,
+            namespaces: namespaces.to_vec(),
             compute,
             cluster_compute,
             image,
@@ -87,6 +89,14 @@ impl TemplateReader {
             }
         });
         reader
+    }
+
+    /// Whether templates of that namespace are to be read; empty for cluster-wide objects, which always are.
+    #[must_use]
+    pub fn watches(&self, namespace: &str) -> bool {
+        self.namespaces.is_empty()
+            || namespace.is_empty()
+            || self.namespaces.iter().any(|watched| watched == namespace)
     }
 
     async fn wait_until_ready(&self) -> Result<(), reflector::store::WriterDropped> {

@@ -2,96 +2,46 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
+mod fake;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
-use axum::http::{Request, Response, StatusCode};
+use axum::http::{Request, StatusCode};
 use axum_server::Handle;
 use axum_server::tls_rustls::RustlsConfig;
+use k8s_openapi::ByteString;
 use k8s_openapi::jiff::Timestamp;
-use kube::Client;
 use prometheus_client::registry::Registry;
 use ray_runtime::admin::Readiness;
-use ray_webhook::admit::Context;
 use ray_webhook::certificate::issue::{Issued, issue};
-use ray_webhook::metrics::Metrics;
 use ray_webhook::server::Webhooks;
-use ray_webhook::templates::TemplateReader;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-/// An API server that knows one ComputeTemplate and refuses nothing.
-fn client() -> Client {
-    let template = json!({"apiVersion": "templates.ray.io/v1alpha1", "kind": "ComputeTemplate",
-        "metadata": {"name": "small", "namespace": "ns", "uid": "u", "generation": 3},
-        "spec": {"resources": {"limits": {"cpu": "1"}}}});
-    let service = tower::service_fn(move |request: Request<kube::client::Body>| {
-        let path = request.uri().path().to_owned();
-        let watch = request
-            .uri()
-            .query()
-            .is_some_and(|query| query.contains("watch=true"));
-        let (status, body) = match path.rsplit('/').next() {
-            Some("small") => (200, template.clone()),
-            Some(kind) if kind.ends_with("templates") && watch => (200, Value::Null),
-            Some("computetemplates") => (
-                200,
-                json!({"metadata": {"resourceVersion": "1"}, "items": [template.clone()]}),
-            ),
-            Some(kind) if kind.ends_with("templates") => {
-                (200, json!({"metadata": {"resourceVersion": "1"}, "items": []}))
-            }
-            _ => (
-                404,
-                json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": "not found"}),
-            ),
-        };
-        let body = if body.is_null() {
-            Vec::new()
-        } else {
-            body.to_string().into_bytes()
-        };
-        async move {
-            Ok::<_, std::convert::Infallible>(
-                Response::builder().status(status).body(Body::from(body)).unwrap(),
-            )
-        }
-    });
-    Client::new(service, "default")
-}
-
 fn webhooks() -> Webhooks {
-    ray_runtime::install_crypto();
-    let client = client();
-    let metrics = Metrics::register(&mut Registry::default());
-    let templates = TemplateReader::start(
-        client.clone(),
-        &[],
+    fake::webhooks(
+        fake::client(None),
+        &mut Registry::default(),
         &Readiness::default(),
-        metrics.clone(),
-        &CancellationToken::new(),
-    );
-    let context = Context {
-        client,
-        templates,
-        policy: Default::default(),
-        require_use: false,
-    };
-    Webhooks { context, metrics }
+    )
 }
 
 async fn post(path: &str, body: impl Into<Body>) -> (StatusCode, Vec<u8>) {
+    post_to(webhooks(), path, body).await
+}
+
+async fn post_to(webhooks: Webhooks, path: &str, body: impl Into<Body>) -> (StatusCode, Vec<u8>) {
     let request = Request::post(path)
         .header("content-type", "application/json")
         .body(body.into())
         .unwrap();
-    let response = webhooks().router().oneshot(request).await.unwrap();
+    let response = webhooks.router().oneshot(request).await.unwrap();
     let status = response.status();
     (
         status,
@@ -125,8 +75,8 @@ fn cluster(template: &str) -> Value {
 async fn a_reference_is_answered_with_a_patch_that_touches_nothing_else() {
     let response = review("/mutate-raycluster", json!({"object": cluster("small")})).await;
     assert_eq!(response["allowed"], true);
-    let patch: Vec<u8> = serde_json::from_value(response["patch"].clone()).unwrap();
-    let patch: Vec<Value> = serde_json::from_slice(&patch).unwrap();
+    let patch: ByteString = serde_json::from_value(response["patch"].clone()).unwrap();
+    let patch: Vec<Value> = serde_json::from_slice(&patch.0).unwrap();
     let paths: Vec<_> = patch
         .iter()
         .map(|op| format!("{} {}", op["op"].as_str().unwrap(), op["path"].as_str().unwrap()))
@@ -247,6 +197,77 @@ async fn a_circle_of_extends_is_refused_and_a_missing_parent_is_not() {
     );
 }
 
+#[tokio::test]
+async fn ready_only_once_every_kind_of_template_is_cached() {
+    let (all, some) = (Readiness::default(), Readiness::default());
+    let _all = fake::webhooks(fake::client(None), &mut Registry::default(), &all);
+    // Its list of images never ends.
+    let _some = fake::webhooks(
+        fake::client(Some("/imagetemplates")),
+        &mut Registry::default(),
+        &some,
+    );
+    assert_eq!(all.missing(), ["template caches"]);
+    while !all.missing().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(some.missing(), ["template caches"]);
+}
+
+#[tokio::test]
+async fn an_api_server_that_does_not_answer_is_named_before_the_callers_patience_ends() {
+    let slow = fake::client(Some("/later"));
+    let webhooks = fake::webhooks(slow, &mut Registry::default(), &Readiness::default());
+    let body = review_of(json!({"object": cluster("later")})).to_string();
+    // The API server waits for five seconds.
+    let answer = tokio::time::timeout(
+        Duration::from_secs(5),
+        post_to(webhooks, "/mutate-raycluster", body),
+    );
+    let (status, body) = answer.await.unwrap();
+    assert_eq!(status, StatusCode::OK);
+    let review: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(review["response"]["status"]["code"], 503, "{review}");
+    let message = review["response"]["status"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("cannot read ComputeTemplate ns/later: no answer"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn every_answer_is_counted_by_its_result() {
+    let (mut registry, readiness) = (Registry::default(), Readiness::default());
+    let webhooks = fake::webhooks(fake::client(None), &mut registry, &readiness);
+    for body in [
+        review_of(json!({"object": cluster("small")})).to_string(),
+        review_of(json!({"object": cluster("smal")})).to_string(),
+        "no review".to_owned(),
+    ] {
+        post_to(webhooks.clone(), "/mutate-raycluster", body).await;
+    }
+    let text = loop {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        // The gauges follow the caches.
+        if text.contains("ray_webhook_store_size{kind=\"ComputeTemplate\"} 2") {
+            break text;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    for line in [
+        "ray_webhook_requests_total{webhook=\"mutate-raycluster\",result=\"allowed\"} 1",
+        "ray_webhook_requests_total{webhook=\"mutate-raycluster\",result=\"denied\"} 1",
+        "ray_webhook_requests_total{webhook=\"mutate-raycluster\",result=\"malformed\"} 1",
+        "ray_webhook_duration_seconds_count{webhook=\"mutate-raycluster\"} 3",
+    ] {
+        assert!(
+            text.lines().any(|found| found == line),
+            "{line} is missing in\n{text}"
+        );
+    }
+}
+
 fn issued() -> Issued {
     issue(
         &["localhost".to_owned()],
@@ -260,14 +281,21 @@ type Versions = &'static [&'static rustls::SupportedProtocolVersion];
 static TLS12: [&rustls::SupportedProtocolVersion; 1] = [&rustls::version::TLS12];
 static TLS13: [&rustls::SupportedProtocolVersion; 1] = [&rustls::version::TLS13];
 
-/// A request over a new connection that trusts `authority` alone; the protocol that was agreed on.
-fn call(address: SocketAddr, authority: &str, versions: Versions) -> anyhow::Result<rustls::ProtocolVersion> {
+fn connection(authority: &str, versions: Versions) -> anyhow::Result<rustls::ClientConnection> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authority.as_bytes())?)?;
     let config = rustls::ClientConfig::builder_with_protocol_versions(versions)
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let mut connection = rustls::ClientConnection::new(Arc::new(config), ServerName::try_from("localhost")?)?;
+    Ok(rustls::ClientConnection::new(
+        Arc::new(config),
+        ServerName::try_from("localhost")?,
+    )?)
+}
+
+/// A request over a new connection that trusts `authority` alone; the protocol that was agreed on.
+fn call(address: SocketAddr, authority: &str, versions: Versions) -> anyhow::Result<rustls::ProtocolVersion> {
+    let mut connection = connection(authority, versions)?;
     let mut socket = TcpStream::connect(address)?;
     let mut stream = rustls::Stream::new(&mut connection, &mut socket);
     stream.write_all(b"POST /mutate-raycluster HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}")?;
@@ -316,4 +344,39 @@ async fn tls_1_2_and_1_3_are_spoken_and_a_certificate_is_exchanged_under_load() 
     assert!(ask(old.authority, &TLS13).await.unwrap().is_err());
     handle.graceful_shutdown(Some(Duration::from_secs(1)));
     server.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_say_nothing_are_hung_up_on() {
+    let issued = issued();
+    let tls = RustlsConfig::from_pem(issued.pair.certificate.into(), issued.pair.key.into())
+        .await
+        .unwrap();
+    let handle = Handle::new();
+    tokio::spawn(webhooks().serve("127.0.0.1:0".parse().unwrap(), tls, handle.clone()));
+    let address = handle.listening().await.unwrap();
+    let silent = tokio::task::spawn_blocking(move || {
+        let mut socket = TcpStream::connect(address)?;
+        socket.set_read_timeout(Some(Duration::from_secs(60)))?;
+        socket.read(&mut [0; 1])
+    });
+    let half_a_request = tokio::task::spawn_blocking(move || {
+        let mut connection = connection(&issued.authority, &TLS13).unwrap();
+        let mut socket = TcpStream::connect(address)?;
+        socket.set_read_timeout(Some(Duration::from_secs(60)))?;
+        let mut stream = rustls::Stream::new(&mut connection, &mut socket);
+        stream.write_all(b"POST /mutate-raycluster HT")?;
+        stream.read_to_end(&mut Vec::new())
+    });
+    for ended in [silent.await.unwrap(), half_a_request.await.unwrap()] {
+        // Reset or closed, but not waited for.
+        let kind = ended.map_err(|error| error.kind());
+        assert!(
+            !matches!(
+                kind,
+                Err(std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
+            ),
+            "{kind:?}"
+        );
+    }
 }

@@ -41,6 +41,19 @@ pub struct Allowed {
     pub warnings: Vec<String>,
 }
 
+impl Allowed {
+    /// For a namespace that is not among `--watch-namespace`: there we may not read what we would have to.
+    #[must_use]
+    pub fn unwatched(namespace: &str) -> Self {
+        let warning =
+            format!("kubectl-ray does not watch namespace {namespace}: nothing is filled in or checked");
+        Self {
+            object: None,
+            warnings: vec![warning],
+        }
+    }
+}
+
 /// A negative answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
@@ -132,7 +145,9 @@ impl Asked {
         })
     }
 
-    fn namespace(&self) -> &str {
+    /// The object's namespace, empty for cluster-wide kinds.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
         self.request.namespace.as_deref().unwrap_or_default()
     }
 

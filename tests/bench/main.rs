@@ -1,5 +1,6 @@
 //! The figures of design section 8, one subcommand a row; `tests/bench/run.sh` starts clusters and calls it.
 
+mod admission;
 mod plugin;
 mod process;
 mod serve;
@@ -23,7 +24,8 @@ async fn main() -> anyhow::Result<()> {
             )
             .await
         }
+        ["admission", webhook] => admission::bench(Path::new(webhook)).await,
         ["plugin", plugin, kubectl] => plugin::bench(Path::new(plugin), Path::new(kubectl)).await,
-        _ => bail!("usage: ray-bench serve OPERATOR PODS NODES | plugin PLUGIN KUBECTL"),
+        _ => bail!("usage: ray-bench serve OPERATOR PODS NODES | admission WEBHOOK | plugin PLUGIN KUBECTL"),
     }
 }

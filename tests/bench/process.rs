@@ -31,7 +31,12 @@ impl Measured {
 
     /// Resident now, in MiB.
     pub(crate) fn resident_mib(&self) -> anyhow::Result<u64> {
-        Ok(status_kib(self.0.id(), "VmRSS:")? / 1024)
+        Ok(self.resident_kib()? / 1024)
+    }
+
+    /// Resident now, in KiB.
+    pub(crate) fn resident_kib(&self) -> anyhow::Result<u64> {
+        status_kib(self.0.id(), "VmRSS:")
     }
 
     /// Most ever resident, in MiB.

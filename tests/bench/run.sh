@@ -35,6 +35,12 @@ serve() {
   done
 }
 
+admission() {
+  simulated 1
+  inside "$bench" admission "$binaries/ray-webhook"
+  down
+}
+
 plugin() {
   "$cluster" up "$state" control-plane > /dev/null
   crds
@@ -43,7 +49,7 @@ plugin() {
 }
 
 cargo build --release --workspace --locked
-[ $# -gt 0 ] || set -- serve plugin
+[ $# -gt 0 ] || set -- serve admission plugin
 for row in "$@"; do
   printf '\n== %s\n' "$row"
   "$row"

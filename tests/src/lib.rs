@@ -3,6 +3,8 @@
 //! Tests that need a control plane or a node are `#[ignore]`d, so that plain `cargo test` passes anywhere;
 //! `make test` starts both, names them in `RAY_TESTS_CONTROL_PLANE` and `RAY_TESTS_NODE`, and runs everything.
 
+pub mod audit;
+mod load;
 mod process;
 pub mod recorded;
 mod user;
@@ -18,6 +20,7 @@ use kube::api::{Api, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
+pub use load::Load;
 pub use process::{Process, binary};
 pub use user::{Output, User};
 

@@ -111,7 +111,19 @@ async fn templates_that_cannot_work_are_denied() -> anyhow::Result<()> {
         }
         Ok(())
     };
-    deny("labels", json!({"labels": {"ray.io/cluster": "x"}}), &["ray.io/"]).await?;
+    for key in [
+        "ray.io/cluster",
+        "templates.ray.io/gated",
+        "kueue.x-k8s.io/queue-name",
+    ] {
+        deny("keys", json!({"labels": {key: "x"}}), &["spec.labels", "reserved"]).await?;
+        deny(
+            "keys",
+            json!({"annotations": {key: "x"}}),
+            &["spec.annotations", "reserved"],
+        )
+        .await?;
+    }
     deny(
         "limits",
         json!({"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}),
@@ -127,6 +139,49 @@ async fn templates_that_cannot_work_are_denied() -> anyhow::Result<()> {
         denied.code == 1 && denied.stderr.contains("spec.pipPackages[0]"),
         "{}",
         denied.stderr
+    );
+    site.finish().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a control plane: make test"]
+async fn surprises_are_warned_of_once_and_denied_never() -> anyhow::Result<()> {
+    let site = Site::new("warn").await?;
+    let floating = json!({"apiVersion": "templates.ray.io/v1alpha1", "kind": "ImageTemplate", "metadata": {"name": "floating"},
+        "spec": {"baseImage": "rayproject/ray:latest", "repository": format!("reg.local/{}/i", site.namespace)}});
+    let created = site.kubectl(&["create"], &floating)?;
+    assert_eq!(created.code, 0, "{}", created.stderr);
+    assert!(
+        created.stderr.contains("Warning: spec.baseImage:"),
+        "{}",
+        created.stderr
+    );
+
+    site.compute(
+        "hosts",
+        json!({"numOfHosts": 2, "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}),
+    )
+    .await?;
+    let own = json!({"spec": {"containers": [{"name": "ray-head", "image": "x", "resources": {"limits": {"cpu": "7"}}}]}});
+    let spec = json!({"headGroupSpec": {"computeTemplate": "hosts", "template": own}});
+    let object = serde_json::to_value(site.raycluster("c", spec)?)?;
+    let applied = site.kubectl(&["apply"], &object)?;
+    assert_eq!(applied.code, 0, "{}", applied.stderr);
+    for warning in [
+        "Warning: spec.headGroupSpec: the cluster's own values are used in place of the template's: ",
+        "Warning: spec.headGroupSpec.computeTemplate: numOfHosts of the template means nothing in the head group",
+    ] {
+        assert!(
+            applied.stderr.contains(warning),
+            "{warning} is missing in {}",
+            applied.stderr
+        );
+    }
+    let again = site.kubectl(&["apply"], &object)?;
+    assert_eq!(
+        (again.code, again.stderr.as_str()),
+        (0, ""),
+        "said once is enough"
     );
     site.finish().await
 }

@@ -5,12 +5,11 @@
 mod admission;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use admission::{Site, free_port, templates};
-use kube::api::PostParams;
-use ray_tests::eventually;
+use ray_tests::{Load, eventually};
 use serde_json::json;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
@@ -64,30 +63,8 @@ async fn two_replicas_rotate_under_load_without_a_failed_call() -> anyhow::Resul
     };
     let before = authority().await?;
 
-    let done = Arc::new(AtomicBool::new(false));
-    let api = site.rayclusters();
-    let probe = site.raycluster(
-        "probe",
-        json!({"imageTemplate": "torch", "headGroupSpec": {"computeTemplate": "small"}}),
-    )?;
-    let load = tokio::spawn({
-        let done = done.clone();
-        async move {
-            let params = PostParams {
-                dry_run: true,
-                ..PostParams::default()
-            };
-            let (mut calls, mut failures) = (0_usize, Vec::new());
-            while !done.load(Ordering::Relaxed) {
-                calls += 1;
-                if let Err(error) = api.create(&params, &probe).await {
-                    failures.push(error.to_string());
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-            (calls, failures)
-        }
-    });
+    let spec = json!({"imageTemplate": "torch", "headGroupSpec": {"computeTemplate": "small"}});
+    let load = Load::start(site.rayclusters(), site.raycluster("probe", spec)?);
     // Prepared, promoted, and the old CA retired: another single CA.
     eventually("the certificate is rotated whole", || async {
         let now = authority().await?;
@@ -95,14 +72,6 @@ async fn two_replicas_rotate_under_load_without_a_failed_call() -> anyhow::Resul
         Ok((now != before && single).then_some(()))
     })
     .await?;
-    done.store(true, Ordering::Relaxed);
-    let (calls, failures) = load.await?;
-    assert!(
-        failures.is_empty(),
-        "{} of {calls} calls failed: {:?}",
-        failures.len(),
-        failures.first()
-    );
-    assert!(calls > 10, "the load was none");
+    load.stop().await?;
     site.finish().await
 }

@@ -5,13 +5,12 @@
 mod admission;
 
 use admission::{Site, documents, established, generation, templates, without_bookkeeping};
-use kube::api::{Patch, PatchParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use ray_tests::{Cluster, repository};
 use serde_json::{Value, json};
 
 /// Our CRD under another group, cut down to what KubeRay's has.
-async fn stock_crd(group: &str, with_references: bool) -> anyhow::Result<()> {
-    let cluster = Cluster::control_plane().await?;
+fn definition(group: &str, with_references: bool) -> anyhow::Result<Value> {
     let mut definition = documents(&repository().join("manifests/crds/rayclusters.ray.io.yaml"))?.remove(0);
     definition["metadata"] = json!({"name": format!("rayclusters.{group}")});
     definition["spec"]["group"] = json!(group);
@@ -29,6 +28,29 @@ async fn stock_crd(group: &str, with_references: bool) -> anyhow::Result<()> {
             .unwrap()
             .retain(|key, _| !key.starts_with("x-kubernetes-"));
     }
+    Ok(definition)
+}
+
+/// What a RayJob is to a RayCluster: the same spec, one level deeper.
+fn job_definition(group: &str) -> anyhow::Result<Value> {
+    let mut definition = definition(group, false)?;
+    let names = json!({"kind": "RayJob", "plural": "rayjobs", "singular": "rayjob"});
+    definition["metadata"] = json!({"name": format!("rayjobs.{group}")});
+    definition["spec"]["names"] = names;
+    let version = &mut definition["spec"]["versions"][0];
+    let cluster = version["schema"]["openAPIV3Schema"]["properties"]["spec"].take();
+    version["schema"]["openAPIV3Schema"] = json!({"type": "object", "properties": {"spec": {"type": "object",
+        "properties": {"entrypoint": {"type": "string"}, "rayClusterSpec": cluster}}}});
+    version["additionalPrinterColumns"] = json!([]);
+    Ok(definition)
+}
+
+async fn stock_crd(group: &str, with_references: bool) -> anyhow::Result<()> {
+    install(definition(group, with_references)?).await
+}
+
+async fn install(definition: Value) -> anyhow::Result<()> {
+    let cluster = Cluster::control_plane().await?;
     let api: kube::Api<kube::api::DynamicObject> = kube::Api::all_with(
         cluster.client.clone(),
         &kube::core::ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk(
@@ -37,14 +59,14 @@ async fn stock_crd(group: &str, with_references: bool) -> anyhow::Result<()> {
             "CustomResourceDefinition",
         )),
     );
-    let name = format!("rayclusters.{group}");
+    let name = definition["metadata"]["name"].as_str().unwrap();
     api.patch(
-        &name,
+        name,
         &PatchParams::apply("tests").force(),
         &Patch::Apply(&definition),
     )
     .await?;
-    established(&api, &name).await
+    established(&api, name).await
 }
 
 fn prune(schema: &mut Value) {
@@ -135,5 +157,64 @@ async fn putting_a_crd_without_the_fields_back_strips_nothing() -> anyhow::Resul
     );
     let head = |object: &Value| ray_api::expand::Record::of(object).unwrap_or_default().head;
     assert_eq!(head(&after), head(&before));
+    site.finish().await
+}
+
+/// The child that KubeRay's RayJob controller makes: the job's spec, labels and annotations.
+fn child(group: &str, job: &Value) -> Value {
+    let metadata = &job["metadata"];
+    json!({"apiVersion": format!("{group}/v1"), "kind": "RayCluster",
+        "metadata": {"name": "job-x7f2q", "namespace": metadata["namespace"], "annotations": metadata["annotations"],
+            "labels": {"ray.io/originated-from-crd": "RayJob", "ray.io/originated-from-cr-name": metadata["name"]},
+            "ownerReferences": [{"apiVersion": job["apiVersion"], "kind": "RayJob", "name": metadata["name"],
+                "uid": metadata["uid"], "controller": true, "blockOwnerDeletion": true}]},
+        "spec": job["spec"]["rayClusterSpec"]})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a control plane: make test"]
+async fn a_rayjobs_pod_template_annotations_reach_its_child() -> anyhow::Result<()> {
+    let group = "job.example.org";
+    stock_crd(group, false).await?;
+    install(job_definition(group)?).await?;
+    let site = Site::with("job", &[], group).await?;
+    templates(&site).await?;
+    site.compute("hosts", json!({"extends": "small", "numOfHosts": 4}))
+        .await?;
+    let mut spec = manifest(group)["spec"].take();
+    // Nothing on the job's own metadata: pod templates carry every reference.
+    for template in ["/headGroupSpec/template", "/workerGroupSpecs/0/template"] {
+        let annotations = &mut spec.pointer_mut(template).unwrap()["metadata"]["annotations"];
+        annotations["templates.ray.io/image-template"] = json!("torch");
+    }
+    let job = json!({"apiVersion": format!("{group}/v1"), "kind": "RayJob",
+        "metadata": {"name": "job", "namespace": site.namespace},
+        "spec": {"entrypoint": "python main.py", "rayClusterSpec": spec}});
+    site.kubectl(&["apply"], &job)?.success()?;
+    let job = serde_json::to_value(site.api(&format!("{group}/v1"), "RayJob").get("job").await?)?;
+    assert!(
+        !job.to_string().contains("reg/torch"),
+        "the job itself is nobody's to expand"
+    );
+
+    let child = child(group, &job);
+    // Not by kubectl, which would note the schema's numOfHosts as asked for.
+    let created = serde_json::from_value(child.clone())?;
+    site.rayclusters()
+        .create(&PostParams::default(), &created)
+        .await?;
+    let live = site.get("job-x7f2q").await?;
+    for at in ["/spec/headGroupSpec", "/spec/workerGroupSpecs/0"] {
+        let ray = &live.pointer(at).unwrap()["template"]["spec"]["containers"][0];
+        assert_eq!(ray["image"], "reg/torch@sha256:one", "{at}");
+        assert_eq!(ray["resources"]["limits"]["cpu"], "1", "{at}");
+    }
+    assert_eq!(live["spec"]["workerGroupSpecs"][0]["numOfHosts"], 4);
+    assert_eq!(
+        live["metadata"]["ownerReferences"],
+        child["metadata"]["ownerReferences"]
+    );
+    let typed: ray_api::ray::RayCluster = serde_json::from_value(live)?;
+    assert_eq!(ray_api::validate::cluster(&typed), [], "complete and valid");
     site.finish().await
 }

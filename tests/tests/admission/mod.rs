@@ -2,20 +2,23 @@
 
 #![allow(
     dead_code,
+    unused_imports,
     missing_docs,
     unreachable_pub,
     reason = "each test file uses its own part"
 )]
 
+mod install;
+
 use std::io::Write;
-use std::net::TcpListener;
-use std::path::Path;
 
 use anyhow::Context;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
-use kube::core::{ApiResource, GroupVersionKind};
 use ray_tests::{Cluster, Output, Process, User, eventually, repository};
 use serde_json::{Value, json};
+
+pub use install::{documents, established, find, free_port, install_crds, kustomize};
+use install::{host_address, merge, resource};
 
 pub const EXPANSION: &str = "templates.ray.io/expansion";
 
@@ -25,7 +28,8 @@ pub struct Site {
     pub namespace: String,
     pub webhooks: Vec<Process>,
     pub ports: Vec<u16>,
-    host: String,
+    /// This machine, as the API server sees it.
+    pub host: String,
     group: String,
 }
 
@@ -101,32 +105,38 @@ impl Site {
     pub async fn configure(&self, port: u16) -> anyhow::Result<()> {
         for mut configuration in documents(&repository().join("manifests/webhook/configurations.yaml"))? {
             configuration["metadata"]["name"] = json!(self.namespace);
-            for webhook in configuration["webhooks"].as_array_mut().context("no webhooks")? {
-                let path = webhook["clientConfig"]["service"]["path"]
-                    .as_str()
-                    .context("no path")?
-                    .to_owned();
-                webhook["clientConfig"] = json!({"url": format!("https://{}:{port}{path}", self.host)});
-                let rule = &mut webhook["rules"][0];
-                if rule["apiGroups"][0] == "ray.io" {
-                    rule["apiGroups"] = json!([self.group]);
-                }
-                if rule["scope"] == "Cluster" {
-                    // Cluster-wide objects belong to the test that names them so.
-                    let ours = json!({"name": "ours", "expression": format!("object.metadata.name.startsWith('{}')", self.namespace)});
-                    webhook["matchConditions"]
-                        .as_array_mut()
-                        .context("no conditions")?
-                        .push(ours);
-                } else {
-                    webhook["namespaceSelector"] =
-                        json!({"matchLabels": {"kubernetes.io/metadata.name": self.namespace}});
-                }
-            }
+            self.point(&mut configuration, port)?;
             let kind = configuration["kind"].as_str().context("no kind")?;
             let api = self.cluster_api("admissionregistration.k8s.io/v1", kind);
             api.create(&PostParams::default(), &serde_json::from_value(configuration)?)
                 .await?;
+        }
+        Ok(())
+    }
+
+    /// Makes a configuration call this test's webhook, for this test's objects.
+    pub fn point(&self, configuration: &mut Value, port: u16) -> anyhow::Result<()> {
+        for webhook in configuration["webhooks"].as_array_mut().context("no webhooks")? {
+            let path = webhook["clientConfig"]["service"]["path"]
+                .as_str()
+                .context("no path")?
+                .to_owned();
+            webhook["clientConfig"] = json!({"url": format!("https://{}:{port}{path}", self.host)});
+            let rule = &mut webhook["rules"][0];
+            if rule["apiGroups"][0] == "ray.io" {
+                rule["apiGroups"] = json!([self.group]);
+            }
+            if rule["scope"] == "Cluster" {
+                // Cluster-wide objects belong to the test that names them so.
+                let ours = json!({"name": "ours", "expression": format!("object.metadata.name.startsWith('{}')", self.namespace)});
+                webhook["matchConditions"]
+                    .as_array_mut()
+                    .context("no conditions")?
+                    .push(ours);
+            } else {
+                webhook["namespaceSelector"] =
+                    json!({"matchLabels": {"kubernetes.io/metadata.name": self.namespace}});
+            }
         }
         Ok(())
     }
@@ -151,6 +161,15 @@ impl Site {
         Api::namespaced_with(
             self.cluster.client.clone(),
             &self.namespace,
+            &resource(api_version, kind),
+        )
+    }
+
+    /// Objects of a namespace that is not the test's.
+    pub fn api_in(&self, namespace: &str, api_version: &str, kind: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(
+            self.cluster.client.clone(),
+            namespace,
             &resource(api_version, kind),
         )
     }
@@ -318,83 +337,4 @@ pub fn without_bookkeeping(object: &Value) -> Value {
 
 pub fn generation(object: &Value) -> i64 {
     object["metadata"]["generation"].as_i64().unwrap_or_default()
-}
-
-pub fn free_port() -> anyhow::Result<u16> {
-    Ok(TcpListener::bind("0.0.0.0:0")?.local_addr()?.port())
-}
-
-/// Applies the CRDs; concurrent tests apply the same.
-pub async fn install_crds(cluster: &Cluster) -> anyhow::Result<()> {
-    let api: Api<DynamicObject> = Api::all_with(
-        cluster.client.clone(),
-        &resource("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
-    );
-    for entry in std::fs::read_dir(repository().join("manifests/crds"))? {
-        for definition in documents(&entry?.path())?
-            .into_iter()
-            .filter(|d| d["kind"] == "CustomResourceDefinition")
-        {
-            let name = definition["metadata"]["name"]
-                .as_str()
-                .context("no name")?
-                .to_owned();
-            api.patch(
-                &name,
-                &PatchParams::apply("tests").force(),
-                &Patch::Apply(&definition),
-            )
-            .await?;
-            established(&api, &name).await?;
-        }
-    }
-    Ok(())
-}
-
-pub async fn established(api: &Api<DynamicObject>, name: &str) -> anyhow::Result<()> {
-    eventually("the CRD is established", || async {
-        let definition = api.get(name).await?;
-        let conditions = definition.data["status"]["conditions"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default();
-        let done = conditions
-            .iter()
-            .any(|c| c["type"] == "Established" && c["status"] == "True");
-        Ok(done.then_some(()))
-    })
-    .await
-}
-
-pub fn documents(path: &Path) -> anyhow::Result<Vec<Value>> {
-    let text = std::fs::read_to_string(path)?;
-    serde_saphyr::from_multiple(&text).with_context(|| format!("{} does not parse", path.display()))
-}
-
-/// Address of this machine as the API server, in its own network, sees it.
-fn host_address(kubeconfig: &Path) -> anyhow::Result<String> {
-    let path = kubeconfig.parent().unwrap_or(Path::new(".")).join("env");
-    let Ok(env) = std::fs::read_to_string(&path) else {
-        return Ok("127.0.0.1".into());
-    };
-    let address = env.lines().find_map(|line| line.strip_prefix("HOST_ADDRESS="));
-    address
-        .map(str::to_owned)
-        .with_context(|| format!("no HOST_ADDRESS in {}", path.display()))
-}
-
-fn resource(api_version: &str, kind: &str) -> ApiResource {
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
-}
-
-fn merge(into: &mut Value, from: Value) {
-    match (into, from) {
-        (Value::Object(into), Value::Object(from)) => {
-            for (key, value) in from {
-                merge(into.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (into, from) => *into = from,
-    }
 }

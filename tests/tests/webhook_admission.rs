@@ -116,7 +116,12 @@ async fn templates_that_cannot_work_are_denied() -> anyhow::Result<()> {
         "templates.ray.io/gated",
         "kueue.x-k8s.io/queue-name",
     ] {
-        deny("keys", json!({"labels": {key: "x"}}), &["spec.labels", "reserved"]).await?;
+        deny(
+            "keys",
+            json!({"labels": {key: "x"}}),
+            &["spec.labels", "reserved"],
+        )
+        .await?;
         deny(
             "keys",
             json!({"annotations": {key: "x"}}),

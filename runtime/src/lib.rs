@@ -1,6 +1,7 @@
-//! What the operator and the webhook share: process-wide set-up, shutdown, the admin endpoints, and flags.
+//! What the operator and the webhook share: process-wide set-up, shutdown, metrics, the admin endpoints, and flags.
 
 pub mod admin;
+pub mod metrics;
 pub mod policy;
 pub mod shutdown;
 pub mod telemetry;

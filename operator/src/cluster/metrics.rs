@@ -14,6 +14,7 @@ use prometheus_client::registry::Registry;
 use ray_api::conditions::find;
 use ray_api::meta::label;
 use ray_api::ray::RayCluster;
+use ray_runtime::metrics::registered;
 
 use super::plan::condition;
 
@@ -42,38 +43,18 @@ impl Metrics {
     /// Adds them to the registry.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
+        let ours = registry.sub_registry_with_prefix("ray_operator_cluster");
+        let seconds = Histogram::new([0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0]);
+        let mut counter = |name: &str, help: &str| registered(ours, name, help, Counter::default());
         let metrics = Self {
-            passes: Counter::default(),
-            failures: Counter::default(),
-            seconds: Histogram::new([0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0]),
-            created: Counter::default(),
-            deleted: Counter::default(),
-            status_writes: Counter::default(),
+            passes: counter("reconciliations", "Passes over a RayCluster"),
+            failures: counter("reconciliation_failures", "Passes that have to be repeated"),
+            created: counter("pods_created", "Ray pods created"),
+            deleted: counter("pods_deleted", "Ray pods deleted"),
+            status_writes: counter("status_writes", "RayCluster statuses written"),
+            seconds: registered(ours, "reconciliation_seconds", "Time of a pass", seconds),
             clusters: Arc::default(),
         };
-        let ours = registry.sub_registry_with_prefix("ray_operator_cluster");
-        ours.register(
-            "reconciliations",
-            "Passes over a RayCluster",
-            metrics.passes.clone(),
-        );
-        ours.register(
-            "reconciliation_failures",
-            "Passes that have to be repeated",
-            metrics.failures.clone(),
-        );
-        ours.register(
-            "reconciliation_seconds",
-            "Time of a pass",
-            metrics.seconds.clone(),
-        );
-        ours.register("pods_created", "Ray pods created", metrics.created.clone());
-        ours.register("pods_deleted", "Ray pods deleted", metrics.deleted.clone());
-        ours.register(
-            "status_writes",
-            "RayCluster statuses written",
-            metrics.status_writes.clone(),
-        );
         registry.register_collector(Box::new(KubeRay(Arc::clone(&metrics.clusters))));
         metrics
     }

@@ -5,7 +5,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Registry;
+use ray_runtime::metrics::registered;
 
 /// Latency buckets: 0.5 ms doubling to about 8 s.
 const BUCKETS: (f64, f64, u16) = (0.0005, 2.0, 15);
@@ -69,61 +70,62 @@ impl Metrics {
     /// Creates the metrics and registers them.
     pub fn register(registry: &mut Registry) -> Self {
         let (start, factor, length) = BUCKETS;
-        let metrics = Self {
-            probes: Family::default(),
-            latency: Histogram::new(exponential_buckets(start, factor, length)),
-            flips: Family::default(),
-            sweep: Gauge::default(),
-            running: Gauge::default(),
-            writes: Family::default(),
-            pending_writes: Gauge::default(),
-            eligible: Family::default(),
-            healthy: Family::default(),
-        };
         let serve = registry.sub_registry_with_prefix("ray_serve");
-        serve.register("probes", "Serve health probes by result", metrics.probes.clone());
-        serve.register_with_unit(
-            "probe_duration",
-            "Time that a Serve health probe took",
-            Unit::Seconds,
-            metrics.latency.clone(),
-        );
-        serve.register(
-            "flips",
-            "Pods that entered or left their Serve service",
-            metrics.flips.clone(),
-        );
-        serve.register_with_unit(
-            "sweep_duration",
-            "Longest time from due to answered among the probes of the last period",
-            Unit::Seconds,
-            metrics.sweep.clone(),
-        );
-        serve.register(
-            "probes_running",
-            "Serve health probes under way",
-            metrics.running.clone(),
-        );
-        serve.register(
-            "writes",
-            "Requests of Serve health to the API server",
-            metrics.writes.clone(),
-        );
-        serve.register(
-            "pending_writes",
-            "Requests of Serve health to the API server that wait for their turn",
-            metrics.pending_writes.clone(),
-        );
-        serve.register(
-            "eligible_pods",
-            "Pods that have or had a Serve proxy",
-            metrics.eligible.clone(),
-        );
-        serve.register(
-            "healthy_pods",
-            "Pods that get Serve traffic",
-            metrics.healthy.clone(),
-        );
-        metrics
+        Self {
+            probes: registered(
+                serve,
+                "probes",
+                "Serve health probes by result",
+                Family::default(),
+            ),
+            latency: registered(
+                serve,
+                "probe_duration_seconds",
+                "Time that a Serve health probe took",
+                Histogram::new(exponential_buckets(start, factor, length)),
+            ),
+            flips: registered(
+                serve,
+                "flips",
+                "Pods that entered or left their Serve service",
+                Family::default(),
+            ),
+            sweep: registered(
+                serve,
+                "sweep_duration_seconds",
+                "Longest time from due to answered among the probes of the last period",
+                Gauge::default(),
+            ),
+            running: registered(
+                serve,
+                "probes_running",
+                "Serve health probes under way",
+                Gauge::default(),
+            ),
+            writes: registered(
+                serve,
+                "writes",
+                "Requests of Serve health to the API server",
+                Family::default(),
+            ),
+            pending_writes: registered(
+                serve,
+                "pending_writes",
+                "Requests of Serve health to the API server that wait for their turn",
+                Gauge::default(),
+            ),
+            eligible: registered(
+                serve,
+                "eligible_pods",
+                "Pods that have or had a Serve proxy",
+                Family::default(),
+            ),
+            healthy: registered(
+                serve,
+                "healthy_pods",
+                "Pods that get Serve traffic",
+                Family::default(),
+            ),
+        }
     }
 }

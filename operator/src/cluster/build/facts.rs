@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
 use ray_api::meta::{annotation, label};
 use ray_api::names;
+use ray_api::ray::RayVersion;
 use ray_api::ray::v1::{AutoscalerVersion, RayCluster, RayClusterSpec, WorkerGroupSpec};
 
 use super::auth::Auth;
@@ -14,7 +15,7 @@ use crate::cluster::config::Config;
 /// Port of the GCS where the head's `rayStartParams` name none.
 pub(super) const DEFAULT_GCS_PORT: &str = "6379";
 /// Oldest Ray whose dashboard agent answers `/api/healthz`.
-const FIRST_HTTP_HEALTH: (u32, u32) = (2, 53);
+const FIRST_HTTP_HEALTH: RayVersion = RayVersion::new(2, 53, 0);
 
 /// Kind that a cluster was made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +131,7 @@ impl<'a> Facts<'a> {
     /// Whether Ray is new enough to be probed by plain HTTP.
     #[must_use]
     pub fn has_http_health(&self) -> bool {
-        let version = self.spec.ray_version.as_deref().and_then(parse_version);
+        let version = self.spec.ray_version.as_deref().and_then(RayVersion::parse);
         version.is_some_and(|version| version >= FIRST_HTTP_HEALTH)
     }
 
@@ -193,31 +194,5 @@ fn crd(cluster: &RayCluster) -> Crd {
         Some("RayJob") => Crd::RayJob,
         Some("RayService") => Crd::RayService,
         _ => Crd::RayCluster,
-    }
-}
-
-/// Major and minor of a version as people write it: `2.53.0rc1`, `v2.53`; `nightly` is none.
-fn parse_version(text: &str) -> Option<(u32, u32)> {
-    let mut parts = text.trim().trim_start_matches('v').split('.');
-    let major = parts.next()?.parse().ok()?;
-    let minor = parts.next()?;
-    let digits = minor
-        .find(|c: char| !c.is_ascii_digit())
-        .map_or(minor, |end| minor.get(..end).unwrap_or_default());
-    Some((major, digits.parse().ok()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_are_read_leniently() {
-        assert_eq!(parse_version("2.53.0rc1"), Some((2, 53)));
-        assert_eq!(parse_version("v2.9"), Some((2, 9)));
-        assert_eq!(parse_version("2.54rc2"), Some((2, 54)));
-        assert_eq!(parse_version("nightly"), None);
-        assert_eq!(parse_version("2"), None);
-        assert!(parse_version("2.9.0") < Some(FIRST_HTTP_HEALTH));
     }
 }

@@ -29,6 +29,8 @@ pub mod status;
 mod watch;
 
 #[cfg(test)]
+mod fixtures;
+#[cfg(test)]
 mod mocked;
 
 use std::future::ready;

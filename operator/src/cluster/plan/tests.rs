@@ -3,58 +3,12 @@
 use super::*;
 use crate::cluster::build::Facts;
 use crate::cluster::config::Config;
-use crate::cluster::pods::WatchedPod;
+use crate::cluster::fixtures::{cluster, group, head, pod, worker, worker_with};
 use ray_api::ray::v1::RayCluster;
 use serde_json::{Value, json};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
-}
-
-fn cluster(patch: Value) -> RayCluster {
-    let mut cluster = json!({
-        "metadata": {"name": "c", "namespace": "n", "uid": "u"},
-        "spec": {
-            "headGroupSpec": {"template": {"spec": {"containers": [{"name": "ray-head", "image": "i"}]}}},
-            "workerGroupSpecs": [{"groupName": "g", "replicas": 0, "minReplicas": 0, "maxReplicas": 99}],
-        },
-    });
-    json_patch::merge(&mut cluster, &patch);
-    serde_json::from_value(cluster).unwrap()
-}
-
-fn group(fields: Value) -> RayCluster {
-    let mut spec = json!({"groupName": "g", "minReplicas": 0, "maxReplicas": 99});
-    json_patch::merge(&mut spec, &fields);
-    cluster(json!({"spec": {"workerGroupSpecs": [spec]}}))
-}
-
-/// A running, ready pod; `patch` changes it.
-fn pod(name: &str, labels: Value, patch: Value) -> Arc<PodView> {
-    let mut pod = json!({
-        "metadata": {"name": name, "namespace": "n", "uid": format!("uid-{name}"),
-            "labels": {"ray.io/cluster": "c", "ray.io/node-type": "worker", "ray.io/group": "g"}},
-        "spec": {"containers": [{"name": "ray"}]},
-        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
-    });
-    json_patch::merge(&mut pod, &json!({"metadata": {"labels": labels}}));
-    json_patch::merge(&mut pod, &patch);
-    let pod: WatchedPod = serde_json::from_value(pod).unwrap();
-    Arc::new(pod.view.unwrap())
-}
-
-fn head(patch: Value) -> Arc<PodView> {
-    let labels = json!({"ray.io/node-type": "head", "ray.io/group": "headgroup"});
-    pod("head", labels, patch)
-}
-
-fn worker(index: u32) -> Arc<PodView> {
-    worker_with(index, json!({}))
-}
-
-fn worker_with(index: u32, patch: Value) -> Arc<PodView> {
-    let labels = json!({"ray.io/worker-group-replica-index": index.to_string()});
-    pod(&format!("w{index}"), labels, patch)
 }
 
 fn terminating(since: &str) -> Value {

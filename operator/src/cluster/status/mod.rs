@@ -4,6 +4,9 @@ mod conditions;
 mod patch;
 mod resources;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

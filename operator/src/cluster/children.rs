@@ -9,16 +9,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DeleteParams, Patch, Preconditions};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, Resource, ResourceExt};
-use ray_api::meta::{label, manager};
+use ray_api::meta::label;
 use ray_api::names;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::build::{Children, Facts, children};
+use super::build::{Children, Crd, Facts, children};
 use super::context::Context;
-use super::drift::{covers, stale_keys};
+use super::drift::correction;
 use super::error::{Failure, RequestError};
-use super::request::{apply, post, typed, within};
+use super::request::{merge, post, typed, within};
 
 /// What became of the objects.
 #[derive(Debug, Default)]
@@ -79,6 +79,7 @@ pub(super) async fn execute(ctx: &Context, facts: &Facts<'_>) -> Outcome {
         facts,
         outcome: Outcome::default(),
     };
+    let wanted: BTreeSet<String> = services.iter().map(ResourceExt::name_any).collect();
     for mut service in services {
         let name = service.name_any();
         if let Some(live) = find(&stores.services, facts.namespace, &name) {
@@ -87,6 +88,17 @@ pub(super) async fn execute(ctx: &Context, facts: &Facts<'_>) -> Outcome {
         let live = work.ensure(&stores.services, service, &SERVICE).await;
         if name == facts.head_service {
             work.outcome.head_service = live;
+        }
+    }
+    // A RayService's Serve Services are its controller's.
+    if facts.crd != Crd::RayService {
+        for name in [
+            names::serve_service(facts.name),
+            names::headless_service(facts.name),
+        ] {
+            if !wanted.contains(&name) {
+                work.remove::<Service>(&stores.services, &name, &SERVICE).await;
+            }
         }
     }
     if let Some(service_account) = service_account {
@@ -111,15 +123,16 @@ pub(super) async fn execute(ctx: &Context, facts: &Facts<'_>) -> Outcome {
     work.outcome
 }
 
-/// Creates the Secret with the token, where the cluster wants one of ours; one that is there stays.
-pub(super) async fn ensure_secret(client: &Client, facts: &Facts<'_>) -> Result<bool, Failure> {
+/// Creates the Secret with the token, where the cluster wants one of ours; one that is there stays. Nobody here may
+/// read Secrets, so the attempt to create is the only way to look.
+pub(super) async fn ensure_secret(client: &Client, facts: &Facts<'_>) -> Result<(), Failure> {
     let Some(secret) = super::build::auth_secret(facts, &rand::random()) else {
-        return Ok(false);
+        return Ok(());
     };
     let api: Api<Secret> = Api::namespaced(client.clone(), facts.namespace);
     match within(api.create(&post(), &secret)).await {
-        Ok(_) => Ok(true),
-        Err(error) if error.is_already_exists() => Ok(true),
+        Ok(_) => Ok(()),
+        Err(error) if error.is_already_exists() => Ok(()),
         Err(error) => {
             let what = format!("cannot create the Secret {}", secret.name_any());
             Err(Failure::new("FailedToCreateSecret", "Create", &what, &error))
@@ -192,21 +205,16 @@ impl Work<'_> {
         }
         let value = typed(desired)?;
         let shown = serde_json::to_value(&live)?;
-        let stale = stale_keys(live.meta(), &value);
-        if covers(&shown, &value) && stale.is_none() {
+        let Some(patch) = correction(&shown, live.meta(), &value) else {
             return Ok(live);
-        }
+        };
         tracing::info!(
             namespace = self.facts.namespace,
             kind = kind.name,
             name,
-            "applies what the spec asks for"
+            "is brought to what the spec asks for"
         );
-        if let Some(patch) = stale {
-            // What the creation wrote belongs to another operation of ours, and an apply would leave it.
-            within(api.patch(&name, &merge(), &Patch::Merge(patch))).await?;
-        }
-        within(api.patch(&name, &apply(), &Patch::Apply(value))).await
+        within(api.patch(&name, &merge(), &Patch::Merge(patch))).await
     }
 
     /// Deletes an object of ours that the spec does not ask for any more.
@@ -261,13 +269,6 @@ fn is_ours(metadata: &ObjectMeta, uid: &str) -> bool {
         .map(|owner| owner.uid.as_str())
         .collect();
     owners.contains(uid)
-}
-
-fn merge() -> kube::api::PatchParams {
-    kube::api::PatchParams {
-        field_manager: Some(manager::CLUSTER.to_owned()),
-        ..kube::api::PatchParams::default()
-    }
 }
 
 /// A Service's address never changes, and the Serve controller narrows the selector of the Serve Service.

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, Patch};
 use kube::{Resource, ResourceExt};
-use ray_api::meta::{REDIS_CLEANUP_FINALIZER, annotation, manager};
+use ray_api::meta::{REDIS_CLEANUP_FINALIZER, annotation};
 use ray_api::ray::RayCluster;
 use serde_json::json;
 
@@ -19,7 +19,7 @@ use super::execute;
 use super::memory::Memory;
 use super::plan::{Delete, Plan, Why};
 use super::pods::{ClusterKey, NodeType, PodView};
-use super::request::{post, within};
+use super::request::{merge, post, within};
 
 /// Seconds of deletion after which a stuck cleanup is given up, where no annotation says otherwise.
 const PATIENCE: i64 = 300;
@@ -225,11 +225,7 @@ async fn write_finalizers(ctx: &Context, facts: &Facts<'_>, finalizers: &[String
         "finalizers": finalizers,
         "resourceVersion": facts.cluster.metadata.resource_version,
     }});
-    let params = PatchParams {
-        field_manager: Some(manager::CLUSTER.to_owned()),
-        ..PatchParams::default()
-    };
-    within(api.patch_metadata(facts.name, &params, &Patch::Merge(patch)))
+    within(api.patch_metadata(facts.name, &merge(), &Patch::Merge(patch)))
         .await
         .map(drop)
         .map_err(Error::Finalizer)

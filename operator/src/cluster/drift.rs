@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use ray_api::meta::manager;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 /// Whether everything desired is there. Further fields are other writers' or the API server's; a list of named
 /// things is compared by name, and has to have the same members.
@@ -28,37 +28,59 @@ pub(super) fn covers(live: &Value, desired: &Value) -> bool {
     }
 }
 
-/// Merge patches that remove labels and annotations which we wrote once and do not want any more.
+/// The merge patch that brings a live object to what is desired; none where it says that already.
+///
+/// Not an apply: what our creation wrote belongs to another operation than our applies, so an apply would never
+/// take it back. A merge patch replaces lists whole and leaves other writers' keys alone.
 #[must_use]
-pub(super) fn stale_keys(metadata: &ObjectMeta, desired: &Value) -> Option<Value> {
+pub(super) fn correction(live: &Value, metadata: &ObjectMeta, desired: &Value) -> Option<Value> {
+    let mut patch = desired.clone();
+    let stale = take_back(metadata, &mut patch);
+    if covers(live, desired) && !stale {
+        return None;
+    }
+    // Ours is there, and a list that is replaced whole would drop other owners.
+    if let Some(metadata) = patch.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("ownerReferences");
+    }
+    Some(patch)
+}
+
+/// Maps that only hold what somebody wrote: the API server adds no defaults to them.
+const MAPS: [[&str; 2]; 3] = [
+    ["metadata", "labels"],
+    ["metadata", "annotations"],
+    ["spec", "selector"],
+];
+
+/// Adds nulls for the keys that we wrote once and do not want any more; whether there are any.
+fn take_back(metadata: &ObjectMeta, patch: &mut Value) -> bool {
     let fields = metadata.managed_fields.iter().flatten();
     let ours: Vec<_> = fields
         .filter(|entry| entry.manager.as_deref() == Some(manager::CLUSTER))
         .filter_map(|entry| entry.fields_v1.as_ref())
         .collect();
-    let mut stale = Map::new();
-    for map in ["labels", "annotations"] {
+    let mut stale = false;
+    for [parent, map] in MAPS {
         let written: BTreeSet<&str> = ours
             .iter()
-            .filter_map(|fields| fields.0.pointer(&format!("/f:metadata/f:{map}"))?.as_object())
+            .filter_map(|fields| fields.0.pointer(&format!("/f:{parent}/f:{map}"))?.as_object())
             .flat_map(|keys| keys.keys().filter_map(|key| key.strip_prefix("f:")))
             .collect();
-        let wanted = desired.pointer(&format!("/metadata/{map}"));
-        let unwanted: Map<String, Value> = written
-            .into_iter()
-            .filter(|key| wanted.is_none_or(|wanted| wanted.get(key).is_none()))
-            .map(|key| (key.to_owned(), Value::Null))
-            .collect();
-        if !unwanted.is_empty() {
-            stale.insert(map.to_owned(), Value::Object(unwanted));
+        for key in written {
+            if patch[parent][map].get(key).is_none() {
+                patch[parent][map][key] = Value::Null;
+                stale = true;
+            }
         }
     }
-    (!stale.is_empty()).then(|| json!({"metadata": stale}))
+    stale
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn additions_of_others_are_no_drift() {
@@ -91,15 +113,20 @@ mod tests {
     fn only_what_we_wrote_is_taken_back() {
         let metadata: ObjectMeta = serde_json::from_value(json!({
             "managedFields": [
-                {"manager": manager::CLUSTER, "fieldsV1": {"f:metadata": {"f:annotations": {".": {}, "f:team": {}, "f:keep": {}}}}},
+                {"manager": manager::CLUSTER, "fieldsV1": {"f:metadata": {"f:annotations": {".": {}, "f:team": {}, "f:keep": {}}},
+                    "f:spec": {"f:selector": {"f:app": {}}, "f:type": {}}}},
                 {"manager": "ingress", "fieldsV1": {"f:metadata": {"f:annotations": {"f:checksum": {}}}}},
             ],
         }))
         .unwrap();
-        let desired = json!({"metadata": {"annotations": {"keep": "1"}}});
+        let live = json!({"metadata": {"annotations": {"keep": "1", "team": "a", "checksum": "z"}}, "spec": {"selector": {"app": "x"}}});
+        let desired = json!({"metadata": {"annotations": {"keep": "1"}, "ownerReferences": [{}]}});
         assert_eq!(
-            stale_keys(&metadata, &desired),
-            Some(json!({"metadata": {"annotations": {"team": null}}}))
+            correction(&live, &metadata, &desired),
+            Some(
+                json!({"metadata": {"annotations": {"keep": "1", "team": null}}, "spec": {"selector": {"app": null}}})
+            )
         );
+        assert_eq!(correction(&live, &ObjectMeta::default(), &desired), None);
     }
 }

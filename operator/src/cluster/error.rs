@@ -11,7 +11,7 @@ pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RequestError {
     /// The API server, or the way to it.
-    #[error("{0}")]
+    #[error("{}", said(.0))]
     Kube(#[from] kube::Error),
     /// No answer.
     #[error("no answer from the API server within {WRITE_TIMEOUT:?}")]
@@ -27,6 +27,14 @@ pub(super) enum RequestError {
         /// Its name.
         name: String,
     },
+}
+
+/// The API server's own sentence; the client's text repeats it among all fields of the answer.
+fn said(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        other => other.to_string(),
+    }
 }
 
 impl RequestError {
@@ -74,7 +82,7 @@ impl RequestError {
 }
 
 /// Something that a pass could not do; the others go on.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Failure {
     /// Reason of condition and event, KubeRay's words.
     pub reason: &'static str,

@@ -117,6 +117,7 @@ impl Executor<'_> {
         let mut names = Vec::new();
         let mut rest = creates;
         let mut size = 1;
+        let group = creates.first().and_then(|create| self.group_name(create));
         while !rest.is_empty() {
             let (batch, later) = rest.split_at(size.min(rest.len()));
             let requests: Vec<_> = batch.iter().map(|create| self.create_one(create)).collect();
@@ -129,13 +130,15 @@ impl Executor<'_> {
                 }
             }
             if let Some((failure, setback)) = failure {
-                let group = creates.first().and_then(|create| self.group_name(create));
-                lock(self.memory).set_back(group, setback, Timestamp::now());
+                let mut memory = lock(self.memory);
+                memory.set_back(group, setback, Timestamp::now());
+                memory.refused(group, &failure);
                 return (names, Some(failure));
             }
             rest = later;
             size *= 2;
         }
+        lock(self.memory).accepted(group);
         (names, None)
     }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use ray_api::ray::v1::{RayCluster, RayClusterStatus};
 
+use super::error::Failure;
 use super::pods::ClusterKey;
 
 /// Longest hold of a group whose pods end or are refused.
@@ -19,6 +20,8 @@ const FORGIVE: SignedDuration = SignedDuration::from_secs(600);
 const SETTLE: Duration = Duration::from_secs(1);
 /// Between two writes that nobody waits for.
 const STATUS_PERIOD: Duration = Duration::from_secs(3);
+/// A Secret that was deleted by hand and that no pod waits for is missed after this long.
+const SECRET_PERIOD: Duration = Duration::from_secs(240);
 
 /// Why a group creates nothing for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +49,14 @@ pub(super) struct Memory {
     generation: Option<i64>,
     /// By group; the head's is `None`.
     holds: HashMap<Option<String>, Hold>,
+    /// Why the last pod of a group was refused, by group.
+    refused: HashMap<Option<String>, Failure>,
     /// The last status that was written, with the resourceVersion that it made.
     written: Option<(u64, RayClusterStatus)>,
     dirty_since: Option<Instant>,
     last_write: Option<Instant>,
-    /// Whether the authentication Secret was seen to be there.
-    pub has_secret: bool,
+    /// When the authentication Secret was last known to be there.
+    secret_seen: Option<Instant>,
     /// Errors of this cluster in a row.
     pub errors: u32,
     /// Last warning of each reason, so that it is said once.
@@ -64,6 +69,7 @@ impl Memory {
         if self.generation != generation {
             self.generation = generation;
             self.holds.clear();
+            self.refused.clear();
         }
     }
 
@@ -93,6 +99,33 @@ impl Memory {
         hold.setbacks = hold.setbacks.saturating_add(1);
         hold.last = now;
         hold.until = now + wait;
+    }
+
+    /// Remembers why a group's pods were refused: that holds until the next attempt, which may be a minute away.
+    pub(super) fn refused(&mut self, group: Option<&str>, failure: &Failure) {
+        self.refused.insert(group.map(str::to_owned), failure.clone());
+    }
+
+    /// Why the first of these groups is held, where its pods were refused.
+    #[must_use]
+    pub(super) fn why_held(&self, groups: &[Option<String>]) -> Option<&Failure> {
+        groups.iter().find_map(|group| self.refused.get(group))
+    }
+
+    /// All pods that a group asked for were taken.
+    pub(super) fn accepted(&mut self, group: Option<&str>) {
+        self.refused.remove(&group.map(str::to_owned));
+    }
+
+    /// Whether it is time to see to the authentication Secret.
+    #[must_use]
+    pub(super) fn secret_is_due(&self, now: Instant) -> bool {
+        self.secret_seen.is_none_or(|seen| now - seen >= SECRET_PERIOD)
+    }
+
+    /// The authentication Secret is there.
+    pub(super) fn secret_seen(&mut self, now: Instant) {
+        self.secret_seen = Some(now);
     }
 
     /// Whether that warning is new; the same one again is said by nobody.

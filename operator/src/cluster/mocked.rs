@@ -30,6 +30,7 @@ type Seen = (String, Value);
 /// An API server that notes what it is asked, echoes objects, and refuses pods whose name contains a word.
 struct Server {
     seen: Arc<Mutex<Vec<Seen>>>,
+    events: Arc<Mutex<Vec<Value>>>,
     ctx: Arc<Context>,
     services: kube::runtime::reflector::store::Writer<Service>,
     index: PodIndex,
@@ -39,7 +40,8 @@ impl Server {
     fn start(refused: &'static str) -> Self {
         let (mock, mut handle) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let noted = Arc::clone(&seen);
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let (noted, told) = (Arc::clone(&seen), Arc::clone(&events));
         tokio::spawn(async move {
             while let Some((request, answer)) = handle.next_request().await {
                 let (parts, body) = request.into_parts();
@@ -60,7 +62,9 @@ impl Server {
                 } else {
                     (StatusCode::OK, echo)
                 };
-                if !path.contains("/events") {
+                if path.contains("/events") {
+                    told.lock().unwrap().push(body);
+                } else {
                     noted
                         .lock()
                         .unwrap()
@@ -91,6 +95,7 @@ impl Server {
         });
         Self {
             seen,
+            events,
             ctx,
             services,
             index,
@@ -104,6 +109,23 @@ impl Server {
             .await
             .unwrap();
         std::mem::take(&mut *self.seen.lock().unwrap())
+    }
+
+    /// Reasons and notes of `count` events, and of those that come without being expected.
+    async fn told(&self, count: usize) -> Vec<(String, String)> {
+        for _ in 0..500 {
+            if self.events.lock().unwrap().len() >= count {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let events = std::mem::take(&mut *self.events.lock().unwrap());
+        let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
+        events
+            .iter()
+            .map(|event| (text(event, "reason"), text(event, "note")))
+            .collect()
     }
 
     /// Lets the watches show what was created.
@@ -186,8 +208,16 @@ async fn one_groups_quota_stops_no_other_and_is_said_at_once() {
     assert_eq!(failure["reason"], "FailedCreateWorkerPod");
     assert!(failure["message"].as_str().unwrap().contains("exceeded quota"));
     assert_eq!(failure["observedGeneration"], 1);
-    let again = server.pass(&cluster()).await;
+    let message = failure["message"].as_str().unwrap();
+    assert!(
+        message.ends_with(": pods is forbidden: exceeded quota: q"),
+        "the server's own sentence: {message}"
+    );
+    let mut told = cluster();
+    told["status"] = status.clone();
+    let again = server.pass(&told).await;
     assert_eq!(count(&again, PODS), 0, "the group is held for a while");
+    assert_eq!(count(&again, STATUS), 0, "and the failure stands as long");
 }
 
 #[tokio::test]
@@ -229,4 +259,79 @@ async fn a_cluster_without_an_image_says_what_to_do_and_one_of_another_manager_i
     let mut foreign = cluster();
     foreign["spec"]["managedBy"] = json!("kueue.x-k8s.io/multikueue");
     assert!(server.pass(&foreign).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_pass_tells_what_it_did_in_one_event_a_reason() {
+    let server = Server::start("");
+    let mut big = cluster();
+    big["spec"]["workerGroupSpecs"][0]["replicas"] = json!(5);
+    server.pass(&big).await;
+    let told = server.told(3).await;
+    let reasons: Vec<_> = told.iter().map(|(reason, _)| reason.as_str()).collect();
+    assert_eq!(reasons, ["CreatedService", "CreatedHeadPod", "CreatedWorkerPod"]);
+    assert_eq!(told[0].1, "Created n/c-head-svc");
+    assert!(
+        told[1].1.starts_with("Created 1 head Pod(s) in n: c-head-"),
+        "{told:?}"
+    );
+    assert!(
+        told[2].1.starts_with("Created 7 worker Pod(s) in n: c-"),
+        "{told:?}"
+    );
+    assert!(told[2].1.ends_with(" and 4 more"), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_warning_is_told_once_and_holds_nothing_up() {
+    let server = Server::start("");
+    let mut odd = cluster();
+    odd["spec"]["enableInTreeAutoscaling"] = json!(true);
+    odd["spec"]["autoscalerOptions"] = json!({"version": "v1"});
+    odd["spec"]["workerGroupSpecs"][0]["template"]["spec"]["restartPolicy"] = json!("OnFailure");
+    let seen = server.pass(&odd).await;
+    assert_eq!(count(&seen, PODS), 5, "it runs all the same");
+    server.pass(&odd).await;
+    let told = server.told(1).await;
+    let warnings: Vec<_> = told
+        .iter()
+        .filter(|(reason, _)| reason == "InvalidRayClusterSpec")
+        .collect();
+    assert_eq!(warnings.len(), 1, "{told:?}");
+    assert!(
+        warnings[0]
+            .1
+            .contains("workerGroupSpecs[0].template.spec.restartPolicy"),
+        "{told:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_token_is_made_before_pods_and_again_when_one_lacks_it() {
+    const SECRETS: &str = "POST /api/v1/namespaces/n/secrets";
+    let mut server = Server::start("");
+    let mut cluster = cluster();
+    cluster["spec"]["rayVersion"] = json!("2.60.0");
+    cluster["spec"]["authOptions"] = json!({"mode": "token"});
+    let first = server.pass(&cluster).await;
+    let order: Vec<_> = first
+        .iter()
+        .map(|(made, _)| made.as_str())
+        .filter(|made| [SECRETS, PODS].contains(made))
+        .collect();
+    assert_eq!((order[0], count(&first, SECRETS)), (SECRETS, 1));
+    server.show(&first);
+    assert_eq!(
+        count(&server.pass(&cluster).await, SECRETS),
+        0,
+        "it was seen a moment ago"
+    );
+
+    let (_, mut stuck) = first.iter().find(|(made, _)| made == PODS).unwrap().clone();
+    stuck["metadata"]["uid"] = stuck["metadata"]["name"].clone();
+    stuck["status"] = json!({"phase": "Pending", "containerStatuses": [
+        {"name": "ray", "state": {"waiting": {"reason": "CreateContainerConfigError", "message": "secret \"c\" not found"}}},
+    ]});
+    Feed::new(server.index.clone(), None).handle(Event::Apply(serde_json::from_value(stuck).unwrap()));
+    assert_eq!(count(&server.pass(&cluster).await, SECRETS), 1);
 }

@@ -17,7 +17,7 @@ use super::error::Error;
 use super::memory::{Memory, lock};
 use super::plan::{self, Situation};
 use super::pods::ClusterKey;
-use super::report::Report;
+use super::report::{Report, listed};
 use super::watch::Guarded;
 use super::{children, cleanup, execute};
 
@@ -102,6 +102,7 @@ async fn pass(
     if let Some((reason, message)) = rejection(&cluster) {
         return report.reject(reason, &message).await;
     }
+    report.warn_of(&validate::warnings(&cluster));
     let objects = children::execute(ctx, &facts).await;
 
     let plan = plan::plan(
@@ -114,9 +115,10 @@ async fn pass(
         },
     );
     let mut outcome = execute::Outcome::default();
-    if !plan.create.is_empty() && !lock(memory).has_secret {
+    let needed = !plan.create.is_empty() || pods.iter().any(|pod| pod.lacks_config());
+    if needed || (!pods.is_empty() && lock(memory).secret_is_due(Instant::now())) {
         match children::ensure_secret(&ctx.client, &facts).await {
-            Ok(there) => lock(memory).has_secret = there,
+            Ok(()) => lock(memory).secret_seen(Instant::now()),
             Err(failure) => outcome.failures.push(failure),
         }
     }
@@ -134,11 +136,7 @@ fn rejection(cluster: &RayCluster) -> Option<(&'static str, String)> {
     }
     let invalid = validate::cluster(cluster);
     let reason = invalid.first()?.class.reason();
-    let texts: Vec<_> = invalid
-        .iter()
-        .map(|invalid| format!("{}: {}", invalid.field, invalid.message))
-        .collect();
-    Some((reason, texts.join("; ")))
+    Some((reason, listed(&invalid)))
 }
 
 /// A cluster that names templates and was not expanded. While it is suspended it waits for its image.

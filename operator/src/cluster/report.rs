@@ -10,7 +10,7 @@ use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
 use ray_api::ray::RayCluster;
 use ray_api::ray::v1::RayClusterStatus;
-use ray_api::validate;
+use ray_api::validate::{self, Class, Invalid};
 
 use super::build::Facts;
 use super::children;
@@ -60,6 +60,16 @@ impl Report<'_> {
         Ok(Action::await_change())
     }
 
+    /// What runs, though not as it is written: an event, and nothing else comes of it.
+    pub(super) fn warn_of(&self, warnings: &[Invalid]) {
+        let reason = Class::Spec.reason();
+        if warnings.is_empty() {
+            lock(self.memory).forget(reason);
+        } else {
+            self.warn(reason, "Validate", &listed(warnings));
+        }
+    }
+
     /// Events, then the status where it changed; when to look again, if the plan or the status says so.
     pub(super) async fn write(
         &self,
@@ -67,12 +77,8 @@ impl Report<'_> {
         objects: children::Outcome,
         outcome: Outcome,
     ) -> Result<Option<Duration>, Error> {
-        self.publish(&objects, &outcome);
-        let mut problems = outcome.failures.iter().map(failure);
-        let replica_failure = problems.next().or_else(|| {
-            let problem = plan.problem.clone()?;
-            Some(("SeveralHeadPods", problem))
-        });
+        self.publish(plan, &objects, &outcome);
+        let replica_failure = self.replica_failure(plan, &outcome);
         let now = Time(Timestamp::now());
         let pods = self.ctx.pods.observe(self.key, self.facts.uid, now.0);
         let observation = Observation {
@@ -120,6 +126,13 @@ impl Report<'_> {
         }
     }
 
+    /// What went wrong now, or did before and was not tried again since, or needs a person.
+    fn replica_failure(&self, plan: &Plan, outcome: &Outcome) -> Option<(&'static str, String)> {
+        let now = outcome.failures.first().map(failure);
+        now.or_else(|| lock(self.memory).why_held(&plan.held).map(failure))
+            .or_else(|| Some(("SeveralHeadPods", plan.problem.clone()?)))
+    }
+
     /// When the groups that are held may go on.
     fn holds(&self) -> Vec<Timestamp> {
         let memory = lock(self.memory);
@@ -165,7 +178,7 @@ impl Report<'_> {
     }
 
     /// One event a reason, with the names in it.
-    fn publish(&self, objects: &children::Outcome, outcome: &Outcome) {
+    fn publish(&self, plan: &Plan, objects: &children::Outcome, outcome: &Outcome) {
         let namespace = self.facts.namespace;
         for (reason, name) in &objects.created {
             self.say(
@@ -191,7 +204,7 @@ impl Report<'_> {
         for failure in outcome.failures.iter().chain(&objects.failures) {
             self.warn(failure.reason, failure.action, &failure.message);
         }
-        if outcome.failures.is_empty() {
+        if outcome.failures.is_empty() && plan.held.is_empty() {
             let mut memory = lock(self.memory);
             for reason in ["FailedCreateHeadPod", "FailedCreateWorkerPod"] {
                 memory.forget(reason);
@@ -260,6 +273,12 @@ fn event_reason(reason: &'static str, message: &str) -> &'static str {
         "ImageMissing" => NOT_ACCEPTED,
         other => other,
     }
+}
+
+/// Fields and what is wrong with them, in one line.
+pub(super) fn listed(invalid: &[Invalid]) -> String {
+    let texts: Vec<_> = invalid.iter().map(ToString::to_string).collect();
+    texts.join("; ")
 }
 
 fn failure(failure: &Failure) -> (&'static str, String) {

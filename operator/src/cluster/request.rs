@@ -72,11 +72,7 @@ pub(super) async fn annotate_pod(
     annotations: Value,
 ) -> Result<(), RequestError> {
     let patch = serde_json::json!({"metadata": {"annotations": annotations}});
-    let params = PatchParams {
-        field_manager: Some(manager::CLUSTER.to_owned()),
-        ..PatchParams::default()
-    };
-    let request = pods(namespace).patch(name, &params, &Patch::Merge(patch));
+    let request = pods(namespace).patch(name, &merge(), &Patch::Merge(patch));
     send::<IgnoredAny>(client, request).await.map(drop)
 }
 
@@ -88,12 +84,20 @@ pub(super) fn post() -> PostParams {
     }
 }
 
+/// Parameters of a merge patch.
+pub(super) fn merge() -> PatchParams {
+    PatchParams {
+        field_manager: Some(manager::CLUSTER.to_owned()),
+        ..PatchParams::default()
+    }
+}
+
 /// Parameters of a server-side apply; what we say of our own objects holds.
 pub(super) fn apply() -> PatchParams {
     PatchParams::apply(manager::CLUSTER).force()
 }
 
-/// An object as a server-side apply wants it: with its type.
+/// An object as a patch wants it: with its type.
 pub(super) fn typed<K>(object: &K) -> Result<Value, RequestError>
 where
     K: Resource<DynamicType = ()> + Serialize,

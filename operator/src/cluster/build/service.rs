@@ -236,3 +236,115 @@ fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cluster::config::Config;
+    use crate::cluster::fixtures::cluster;
+
+    fn with<T>(patch: Value, config: &Config, build: impl Fn(&Facts<'_>) -> T) -> T {
+        let cluster = cluster(patch);
+        build(&Facts::new(&cluster, config))
+    }
+
+    /// Ports of the Serve Service of a cluster with these annotations and head ports.
+    fn serve_ports_of(annotations: Value, ports: Value) -> Vec<(String, i32)> {
+        let patch = json!({
+            "metadata": {"annotations": annotations},
+            "spec": {"headGroupSpec": {"template": {"spec": {"containers": [{"name": "ray-head", "ports": ports}]}}}},
+        });
+        let service = with(patch, &Config::for_tests(), serve);
+        let ports = service.map(|service| service.spec.unwrap().ports.unwrap());
+        let ports = ports.into_iter().flatten();
+        ports.map(|port| (port.name.unwrap(), port.port)).collect()
+    }
+
+    #[test]
+    fn the_serve_service_takes_the_annotated_port_else_the_heads_else_serves_own() {
+        let on = json!({"ray.io/enable-serve-service": "TRUE"});
+        let at =
+            |port: &str| json!({"ray.io/enable-serve-service": "true", "ray.io/serve-health-port": port});
+        let none = json!([]);
+        let own =
+            json!([{"name": "serve", "containerPort": 9000}, {"name": "serve-grpc", "containerPort": 9001}]);
+        let other = json!([{"name": "dashboard", "containerPort": 8265}]);
+        let serve = |port| ("serve".to_owned(), port);
+        let grpc = ("serve-grpc".to_owned(), 9001);
+        assert_eq!(serve_ports_of(on.clone(), none.clone()), [serve(8000)]);
+        assert_eq!(serve_ports_of(on.clone(), other), [serve(8000)]);
+        assert_eq!(serve_ports_of(on, own.clone()), [serve(9000), grpc.clone()]);
+        assert_eq!(
+            serve_ports_of(at("7000"), own.clone()),
+            [grpc.clone(), serve(7000)]
+        );
+        assert_eq!(
+            serve_ports_of(at("soon"), own.clone()),
+            [serve(9000), grpc],
+            "nonsense is no port"
+        );
+        assert_eq!(
+            serve_ports_of(json!({"ray.io/enable-serve-service": "no"}), own),
+            []
+        );
+    }
+
+    #[test]
+    fn a_users_labels_cannot_break_the_head_services_selector() {
+        let patch = json!({"spec": {"headGroupSpec": {
+            "labels": {"ray.io/identifier": "mine"},
+            "template": {"metadata": {"labels": {
+                "ray.io/cluster": "other", "ray.io/node-type": "worker", "ray.io/group": "x",
+                "app.kubernetes.io/created-by": "me", "app.kubernetes.io/name": "myapp", "team": "a",
+            }}},
+        }}});
+        let config = Config::for_tests();
+        let selector = with(patch.clone(), &config, |facts| {
+            head(facts).spec.unwrap().selector.unwrap()
+        });
+        let labels = with(patch, &config, |facts| {
+            crate::cluster::build::head_pod(facts).metadata.labels.unwrap()
+        });
+        for (key, value) in &selector {
+            assert_eq!(labels.get(key), Some(value), "{key}");
+        }
+        assert_eq!(labels.get(label::CLUSTER).map(String::as_str), Some("c"));
+        assert_eq!(
+            labels.get(label::APP_NAME).map(String::as_str),
+            Some("myapp"),
+            "this one is honoured"
+        );
+        assert_eq!(labels.get("team").map(String::as_str), Some("a"));
+    }
+
+    #[test]
+    fn a_plain_head_service_is_headless_unless_told_otherwise() {
+        let mut config = Config::for_tests();
+        let address =
+            |patch: Value, config: &Config| with(patch, config, |facts| head(facts).spec.unwrap().cluster_ip);
+        assert_eq!(address(json!({}), &config).as_deref(), Some("None"));
+        let balanced = json!({"spec": {"headGroupSpec": {"serviceType": "LoadBalancer"}}});
+        assert_eq!(address(balanced, &config), None);
+        config.args.head_cluster_ip_service = true;
+        assert_eq!(address(json!({}), &config), None);
+    }
+
+    #[test]
+    fn long_names_keep_their_services_whole() {
+        let name = "c".repeat(53);
+        let patch = json!({
+            "metadata": {"name": name, "annotations": {"ray.io/enable-serve-service": "true"}},
+            "spec": {"workerGroupSpecs": [{"groupName": "g", "numOfHosts": 4}]},
+        });
+        let names = with(patch, &Config::for_tests(), |facts| {
+            [Some(head(facts)), headless(facts), serve(facts)]
+                .map(|service| service.unwrap().metadata.name.unwrap())
+        });
+        assert_eq!(
+            names,
+            ["head-svc", "headless", "serve-svc"].map(|part| format!("{name}-{part}"))
+        );
+    }
+}

@@ -95,6 +95,8 @@ pub struct Plan {
     pub restamp: Option<Arc<PodView>>,
     /// Something that a person has to solve.
     pub problem: Option<String>,
+    /// Groups that lack pods and create none for a while; the head's is `None`.
+    pub held: Vec<Option<String>>,
     /// When to look again, if nothing happens until then.
     pub look_again: Option<Duration>,
 }
@@ -231,6 +233,7 @@ impl Plan {
         let left = until.duration_since(situation.now);
         if left.is_positive() {
             self.look_again_in(left.unsigned_abs());
+            self.held.push(group.map(str::to_owned));
             return true;
         }
         false

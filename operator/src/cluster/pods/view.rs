@@ -146,6 +146,13 @@ impl PodView {
         self.phase == Phase::Running && self.ready.as_ref().is_some_and(|ready| ready.status == "True")
     }
 
+    /// Waits for a Secret or ConfigMap that its environment is taken from.
+    #[must_use]
+    pub fn lacks_config(&self) -> bool {
+        let blocked = self.ray.blocked.as_ref();
+        blocked.is_some_and(|(_, reason, _)| reason == "CreateContainerConfigError")
+    }
+
     /// Has ended for good (raycluster-behaviour 4.5): a new pod must take its place.
     #[must_use]
     pub fn has_ended(&self) -> bool {

@@ -1,8 +1,11 @@
 //! The figures of design section 8, one subcommand a row; `tests/bench/run.sh` starts clusters and calls it.
 
 mod admission;
+mod audit;
+mod cluster;
 mod plugin;
 mod process;
+mod ready;
 mod serve;
 
 use std::path::Path;
@@ -15,6 +18,15 @@ async fn main() -> anyhow::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args.as_slice() {
+        ["cluster", audit, clusters, workers, operator, peer @ ..] => {
+            let load = cluster::Load {
+                clusters: clusters.parse().context("CLUSTERS is a number")?,
+                workers: workers.parse().context("WORKERS is a number")?,
+            };
+            let peer = peer.first().map(Path::new);
+            cluster::bench(Path::new(operator), peer, Path::new(audit), load).await
+        }
+        ["ready", rounds] => ready::bench(rounds.parse().context("ROUNDS is a number")?).await,
         ["serve", operator, pods, nodes] => {
             let pods = pods.parse().context("PODS is a number")?;
             serve::bench(
@@ -26,6 +38,8 @@ async fn main() -> anyhow::Result<()> {
         }
         ["admission", webhook] => admission::bench(Path::new(webhook)).await,
         ["plugin", plugin, kubectl] => plugin::bench(Path::new(plugin), Path::new(kubectl)).await,
-        _ => bail!("usage: ray-bench serve OPERATOR PODS NODES | admission WEBHOOK | plugin PLUGIN KUBECTL"),
+        _ => bail!(
+            "usage: ray-bench cluster AUDIT_LOG CLUSTERS WORKERS OPERATOR [PEER] | ready ROUNDS | serve OPERATOR PODS NODES | admission WEBHOOK | plugin PLUGIN KUBECTL"
+        ),
     }
 }

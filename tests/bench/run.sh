@@ -26,6 +26,26 @@ inside() { "$cluster" exec "$state" bash -c 'ulimit -n "$(ulimit -Hn)"; exec "$@
 down() { "$cluster" down "$state" > /dev/null; }
 
 # One function a row.
+# BENCH_PEER names a KubeRay operator to measure beside ours, BENCH_PEER_CRDS the folder with its CRDs: it needs all its kinds.
+cluster() {
+  local load
+  for load in "100 4" "400 4" "1600 4" "1 1000"; do
+    simulated 20
+    if [ -n "${BENCH_PEER:-}" ]; then
+      find "${BENCH_PEER_CRDS:?the folder with the CRDs of BENCH_PEER}" -name '*.yaml' ! -name '*rayclusters*' \
+        -exec "$state/cluster/bin/kubectl" --kubeconfig "$state/kubeconfig" create -f {} \; > /dev/null
+    fi
+    # shellcheck disable=SC2086
+    inside "$bench" cluster "$state/audit.log" $load "$binaries/ray-operator" ${BENCH_PEER:-}
+    down
+  done
+}
+ready() {
+  "$cluster" up "$state" node > /dev/null
+  STATE=$state BUILD=no tests/install.sh > /dev/null
+  inside "$bench" ready 3
+  down
+}
 serve() {
   local pods
   for pods in 2000 10000; do
@@ -49,7 +69,7 @@ plugin() {
 }
 
 cargo build --release --workspace --locked
-[ $# -gt 0 ] || set -- serve admission plugin
+[ $# -gt 0 ] || set -- cluster ready serve admission plugin
 for row in "$@"; do
   printf '\n== %s\n' "$row"
   "$row"

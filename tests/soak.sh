@@ -8,6 +8,8 @@ state=$PWD/.local/soak
 trap '"$cluster" down "$state" > /dev/null 2>&1' EXIT
 trap 'exit 130' INT TERM
 
+# With simulated nodes. usage: simulated NODES
+simulated() { control_plane && "$cluster" kwok "$state" "$@"; }
 control_plane() { "$cluster" up "$state" control-plane > /dev/null && export RAY_TESTS_CONTROL_PLANE=$state/kubeconfig; }
 node() {
   "$cluster" up "$state" node > /dev/null && export RAY_TESTS_NODE=$state/kubeconfig
@@ -33,8 +35,15 @@ images() {
   down
 }
 
+# The operator is killed 20 times while it creates 200 pods: never one more than asked for.
+kills() {
+  simulated 3
+  RAY_TESTS_KILLS=20 tests kwok_cluster_life an_operator_killed
+  down
+}
+
 cargo build --workspace --all-targets --locked
-[ $# -gt 0 ] || set -- gates images
+[ $# -gt 0 ] || set -- gates images kills
 for row in "$@"; do
   printf '\n== %s\n' "$row"
   started=$SECONDS

@@ -31,6 +31,19 @@ impl Process {
     /// # Errors
     /// When the binary is not there (`cargo build --workspace` makes it) or does not start.
     pub fn start(name: &str, kubeconfig: &Path, args: &[&str]) -> anyhow::Result<Self> {
+        Self::start_with(name, kubeconfig, args, &[])
+    }
+
+    /// The same, with more in its environment.
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub fn start_with(
+        name: &str,
+        kubeconfig: &Path,
+        args: &[&str],
+        env: &[(&str, &str)],
+    ) -> anyhow::Result<Self> {
         let folder = repository().join(".local/test-logs");
         std::fs::create_dir_all(&folder)?;
         let (file, log) = tempfile::Builder::new()
@@ -42,6 +55,7 @@ impl Process {
         let child = Command::new(&path)
             .args(args)
             .env("KUBECONFIG", kubeconfig)
+            .envs(env.iter().copied())
             .stdin(Stdio::null())
             .stdout(File::try_clone(&file)?)
             .stderr(file)
@@ -66,12 +80,32 @@ impl Process {
         Ok(())
     }
 
+    /// SIGTERM, as a kubelet asks a container to end.
+    ///
+    /// # Errors
+    /// When it cannot be signalled.
+    pub fn terminate(&self) -> anyhow::Result<()> {
+        let status = Command::new("kill")
+            .args(["-TERM", &self.id().to_string()])
+            .status()?;
+        anyhow::ensure!(status.success(), "kill: {status}");
+        Ok(())
+    }
+
+    /// How it ended, once it has.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn ended(&mut self) -> anyhow::Result<Option<std::process::ExitStatus>> {
+        Ok(self.child.try_wait()?)
+    }
+
     /// Whether it still runs.
     ///
     /// # Errors
     /// When the system does not say.
     pub fn is_running(&mut self) -> anyhow::Result<bool> {
-        Ok(self.child.try_wait()?.is_none())
+        Ok(self.ended()?.is_none())
     }
 
     /// Its log so far.

@@ -1,6 +1,8 @@
 //! What the tests of the cluster controller share.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod life;
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use ray_api::meta::manager;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Whether everything desired is there. Further fields are other writers' or the API server's; a list of named
 /// things is compared by name, and has to have the same members.
@@ -67,14 +67,26 @@ fn take_back(metadata: &ObjectMeta, patch: &mut Value) -> bool {
             .filter_map(|fields| fields.0.pointer(&format!("/f:{parent}/f:{map}"))?.as_object())
             .flat_map(|keys| keys.keys().filter_map(|key| key.strip_prefix("f:")))
             .collect();
+        if written.is_empty() {
+            continue;
+        }
+        let Some(wanted) = child(patch, parent).and_then(|parent| child(parent, map)?.as_object_mut()) else {
+            continue;
+        };
         for key in written {
-            if patch[parent][map].get(key).is_none() {
-                patch[parent][map][key] = Value::Null;
+            if !wanted.contains_key(key) {
+                wanted.insert(key.to_owned(), Value::Null);
                 stale = true;
             }
         }
     }
     stale
+}
+
+/// The object's field, made an empty object where it is missing.
+fn child<'a>(value: &'a mut Value, key: &str) -> Option<&'a mut Value> {
+    let object = value.as_object_mut()?;
+    Some(object.entry(key).or_insert_with(|| Value::Object(Map::new())))
 }
 
 #[cfg(test)]

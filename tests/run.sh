@@ -36,6 +36,8 @@ wanted() { [[ $phases == *" $1 "* ]]; }
 if wanted lint; then
   run "rustfmt" cargo fmt --all --check
   run "clippy" cargo clippy --workspace --all-targets --locked -- -D warnings
+  # A workspace of its own, so that nothing else would notice.
+  run "the fuzz targets' lock file" cargo fetch --quiet --locked --manifest-path fuzz/Cargo.toml
 fi
 
 # Always the whole workspace with all targets: another selection would unify features otherwise, and build every dependency again.

@@ -6,7 +6,7 @@ cd "$(dirname "$(realpath "$0")")/.."
 phases=" ${PHASES:-lint unit cluster control-plane node} "
 cluster=tests/cluster/cluster.sh
 state=$PWD/.local/test
-output=$state/output
+output=$state/output${PHASES:+-${PHASES// /-}}
 failed_phases=()
 started=$SECONDS
 
@@ -25,7 +25,7 @@ run() {
 
 cleanup() {
   for level in control-plane node; do
-    if [ -d "$state/$level" ]; then "$cluster" down "$state/$level" > /dev/null 2>&1; fi
+    if wanted "$level" && [ -d "$state/$level" ]; then "$cluster" down "$state/$level" > /dev/null 2>&1; fi
   done
 }
 trap cleanup EXIT
@@ -58,6 +58,14 @@ if wanted cluster; then run "the local cluster itself" tests/cluster/test.sh; fi
 # Test files called e2e_* need a node, kwok_* a control plane with simulated nodes, the others a control plane without any.
 tests_of() { for file in tests/tests/*.rs; do name=$(basename "$file" .rs); case $name in e2e_*) kind=node ;; kwok_*) kind=simulated-nodes ;; *) kind=control-plane ;; esac; [ "$kind" = "$1" ] && printf -- '--test %s ' "$name"; done; }
 
+# The control plane's tests mostly wait for periods and thresholds, so they run beside the node's.
+beside=
+if wanted control-plane && wanted node; then
+  PHASES=control-plane tests/run.sh > "$state/beside" 2>&1 &
+  beside=$!
+  phases=${phases/ control-plane / }
+fi
+
 if wanted control-plane; then
   run "start a control plane" "$cluster" up "$state/control-plane" control-plane
   export RAY_TESTS_CONTROL_PLANE=$state/control-plane/kubeconfig
@@ -76,6 +84,11 @@ if wanted node; then
   # shellcheck disable=SC2046
   run "end-to-end tests" cargo test --workspace --locked --no-fail-fast $(tests_of node) -- --ignored --test-threads=2
   "$cluster" down "$state/node"
+fi
+
+if [ -n "$beside" ]; then
+  wait "$beside" || failed_phases+=("control-plane")
+  grep -v '^[0-9]* passed, [0-9]* failed$' "$state/beside" | tee -a "$output"
 fi
 
 # Counts of `test result:` lines (cargo), `--- PASS/FAIL` lines (go) and `ok/FAIL` lines (local cluster); a test that is ignored in one phase runs in a later one.

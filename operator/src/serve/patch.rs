@@ -291,3 +291,73 @@ fn reference(
         ..ObjectReference::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use prometheus_client::registry::Registry;
+    use tokio::time::Instant;
+
+    const RATE: u32 = 100;
+
+    fn flip(index: usize) -> Write {
+        Write::Label {
+            pod: ObjectKey {
+                uid: format!("uid-{index}").into(),
+                namespace: "ns".into(),
+                name: format!("pod-{index}").into(),
+            },
+            value: Some(Label::Out),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn thousands_of_flips_at_once_take_no_more_than_their_share_of_calls() {
+        let (mock, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let (requests, mut asked) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Some((request, answer)) = server.next_request().await {
+                let (parts, body) = request.into_parts();
+                let body = body.collect_bytes().await.unwrap();
+                requests
+                    .send((Instant::now(), parts.uri.path().to_owned(), body))
+                    .unwrap();
+                answer.send_response(Response::new(Body::from(br#"{"metadata":{}}"#.to_vec())));
+            }
+        });
+        let writer = Writer::new(Client::new(mock, "default"), "test".to_owned());
+        let (writes, inbox) = mpsc::unbounded_channel();
+        let (written, mut made) = mpsc::unbounded_channel();
+        let metrics = Metrics::register(&mut Registry::default());
+        let stop = CancellationToken::new();
+        let started = Instant::now();
+        tokio::spawn(run(writer, RATE, inbox, written, metrics, stop.clone()));
+        for index in 0..2000 {
+            writes.send(flip(index)).unwrap();
+        }
+
+        let mut calls = Vec::new();
+        while calls.len() < 2000 {
+            calls.push(asked.recv().await.unwrap());
+            made.recv().await.unwrap();
+        }
+        stop.cancel();
+        for (second, (at, path, body)) in calls.iter().enumerate().map(|(index, call)| (index / 100, call)) {
+            assert!(
+                at.duration_since(started) >= Duration::from_secs(second as u64),
+                "{path} came too early"
+            );
+            let body: serde_json::Value = serde_json::from_slice(body).unwrap();
+            assert_eq!(
+                body["metadata"]["labels"],
+                json!({"ray.io/serve": "false"}),
+                "{path}"
+            );
+        }
+        let last = calls.last().unwrap().0.duration_since(started);
+        assert!(last <= Duration::from_secs(21), "the limit is used: {last:?}");
+    }
+}

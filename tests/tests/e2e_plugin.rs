@@ -221,6 +221,20 @@ async fn the_command_ends_as_the_job_does() -> anyhow::Result<()> {
     );
     let twice = submit("well", "print('again')")?;
     assert_eq!(twice.code, 1, "{twice:?}");
+    assert!(twice.stderr.contains("already"), "{twice:?}");
+
+    assert_eq!(job(user, "well")?["status"], "SUCCEEDED");
+    let table = user.ray(&["job", "list", CLUSTER])?.success()?;
+    let row = table
+        .lines()
+        .find(|line| line.starts_with("badly"))
+        .context("no row")?;
+    assert!(row.contains("FAILED"), "{table}");
+    let log = user.ray(&["job", "logs", CLUSTER, "well"])?.success()?;
+    assert_eq!(last_line(&log), "all is well", "{log}");
+    assert_eq!(user.ray(&["job", "logs", CLUSTER, "badly", "-f"])?.code, 1);
+    let unknown = user.ray(&["job", "logs", CLUSTER, "nope"])?;
+    assert_eq!(unknown.code, 3, "{unknown:?}");
     Ok(())
 }
 

@@ -91,6 +91,10 @@ async fn revive(life: &Life, case: &Case) -> anyhow::Result<()> {
                 format!("{group}/{version}")
             });
             object["kind"] = json!(kind);
+            if kind == "Pod" {
+                // They ran somewhere: not every machine that they ask for is simulated.
+                object["spec"]["nodeName"] = json!("kwok-0");
+            }
             api.create(&PostParams::default(), &serde_json::from_value(object)?)
                 .await
                 .with_context(|| format!("{}: {kind} {index}", case.name))?;

@@ -20,7 +20,8 @@ what=start
 next "build: workspace, Kubernetes, images (from the cache where nothing changed)"
 export PROFILE=${PROFILE:-dev}
 [ "$PROFILE" = dev ] && folder=debug || folder=$PROFILE
-[ "${BUILD:-}" = no ] || cargo build --workspace --locked --profile "$PROFILE"
+# As `make test` builds, which then finds it done: other targets would unify features otherwise.
+[ "${BUILD:-}" = no ] || cargo build --workspace --all-targets --locked --profile "$PROFILE"
 export BUILD=no
 if [ -z "${KUBECONFIG:-}" ]; then
   next "start a one-node Kubernetes"

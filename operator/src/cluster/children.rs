@@ -205,7 +205,7 @@ impl Work<'_> {
         }
         let value = typed(desired)?;
         let shown = serde_json::to_value(&live)?;
-        let Some(patch) = correction(&shown, live.meta(), &value) else {
+        let Some(patch) = correction(&shown, live.meta(), value) else {
             return Ok(live);
         };
         tracing::info!(

@@ -33,10 +33,10 @@ pub(super) fn covers(live: &Value, desired: &Value) -> bool {
 /// Not an apply: what our creation wrote belongs to another operation than our applies, so an apply would never
 /// take it back. A merge patch replaces lists whole and leaves other writers' keys alone.
 #[must_use]
-pub(super) fn correction(live: &Value, metadata: &ObjectMeta, desired: &Value) -> Option<Value> {
-    let mut patch = desired.clone();
-    let stale = take_back(metadata, &mut patch);
-    if covers(live, desired) && !stale {
+pub(super) fn correction(live: &Value, metadata: &ObjectMeta, desired: Value) -> Option<Value> {
+    let is_covered = covers(live, &desired);
+    let mut patch = desired;
+    if !take_back(metadata, &mut patch) && is_covered {
         return None;
     }
     // Ours is there, and a list that is replaced whole would drop other owners.
@@ -134,11 +134,11 @@ mod tests {
         let live = json!({"metadata": {"annotations": {"keep": "1", "team": "a", "checksum": "z"}}, "spec": {"selector": {"app": "x"}}});
         let desired = json!({"metadata": {"annotations": {"keep": "1"}, "ownerReferences": [{}]}});
         assert_eq!(
-            correction(&live, &metadata, &desired),
+            correction(&live, &metadata, desired.clone()),
             Some(
                 json!({"metadata": {"annotations": {"keep": "1", "team": null}}, "spec": {"selector": {"app": null}}})
             )
         );
-        assert_eq!(correction(&live, &ObjectMeta::default(), &desired), None);
+        assert_eq!(correction(&live, &ObjectMeta::default(), desired), None);
     }
 }

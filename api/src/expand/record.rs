@@ -204,14 +204,13 @@ impl Record {
 
     /// Every template that the cluster refers to: its values come from there, or it waits for them.
     pub fn templates(&self) -> impl Iterator<Item = &TemplateId> {
-        let groups = std::iter::once(&self.head).chain(self.workers.values());
-        groups.flat_map(|group| group.compute.iter().chain(&group.image))
+        self.groups()
+            .flat_map(|(_, group)| group.compute.iter().chain(&group.image))
     }
 
     /// What those templates extended when their values were taken.
     pub fn ancestors(&self) -> impl Iterator<Item = &TemplateId> {
-        let groups = std::iter::once(&self.head).chain(self.workers.values());
-        groups.flat_map(|group| &group.extends)
+        self.groups().flat_map(|(_, group)| &group.extends)
     }
 
     pub(super) fn set_group(&mut self, key: &GroupKey, group: GroupRecord) {

@@ -5,9 +5,30 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use kube::api::{Api, ApiResource, DynamicObject};
+use kube::core::GroupVersionKind;
 use serde_json::{Map, Value, json};
 
-use crate::repository;
+use crate::{Cluster, repository};
+
+/// Kinds of the recorded objects, as `(plural, group, version, kind)`; in the order in which KubeRay makes them: pods need
+/// their accounts.
+pub const KINDS: [(&str, &str, &str, &str); 7] = [
+    ("serviceaccounts", "", "v1", "ServiceAccount"),
+    ("roles", "rbac.authorization.k8s.io", "v1", "Role"),
+    ("rolebindings", "rbac.authorization.k8s.io", "v1", "RoleBinding"),
+    ("ingresses", "networking.k8s.io", "v1", "Ingress"),
+    ("secrets", "", "v1", "Secret"),
+    ("services", "", "v1", "Service"),
+    ("pods", "", "v1", "Pod"),
+];
+
+/// Objects of a kind in a namespace.
+#[must_use]
+pub fn api(cluster: &Cluster, namespace: &str, group: &str, version: &str, kind: &str) -> Api<DynamicObject> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    Api::namespaced_with(cluster.client.clone(), namespace, &resource)
+}
 
 /// What the API server fills in, or the recorder took out, by kind of field: `(field, value)`.
 const FILLED_IN: [(&str, &str); 20] = [

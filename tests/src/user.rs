@@ -89,6 +89,47 @@ impl User {
         self.run(&self.kubectl, args)
     }
 
+    /// Publishes hardware by the plugin.
+    ///
+    /// # Errors
+    /// When the plugin fails.
+    pub fn compute_template(&self, name: &str, cpu: &str, memory: &str) -> anyhow::Result<()> {
+        let create = [
+            "create",
+            "compute-template",
+            name,
+            "--cpu",
+            cpu,
+            "--memory",
+            memory,
+        ];
+        self.ray(&create)?.success()?;
+        Ok(())
+    }
+
+    /// Runs `kubectl …` where our servers are; what it prints.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn system(&self, args: &[&str]) -> anyhow::Result<String> {
+        self.kubectl(&[&["-n", "ray-system"], args].concat())?.success()
+    }
+
+    /// Names of the webhook's pods, as `pod/NAME`, one a line.
+    ///
+    /// # Errors
+    /// When kubectl fails.
+    pub fn webhook_pods(&self) -> anyhow::Result<String> {
+        self.system(&[
+            "get",
+            "pods",
+            "-l",
+            "app.kubernetes.io/name=ray-webhook",
+            "-o",
+            "name",
+        ])
+    }
+
     /// `kubectl ray …`, not started yet: for what goes on until it is interrupted.
     #[must_use]
     pub fn ray_command(&self, args: &[&str]) -> Command {

@@ -8,8 +8,7 @@ mod cluster;
 use std::cell::RefCell;
 
 use anyhow::Context;
-use kube::api::{Api, ApiResource, DynamicObject, ListParams, PostParams};
-use kube::core::GroupVersionKind;
+use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use ray_tests::recorded::{self, Case};
 use ray_tests::{Cluster, eventually};
 use serde_json::{Value, json};
@@ -17,25 +16,14 @@ use serde_json::{Value, json};
 /// The recording's namespace: service names carry it.
 const NAMESPACE: &str = "recorded";
 
-const KINDS: [(&str, &str, &str, &str); 7] = [
-    ("pods", "", "v1", "Pod"),
-    ("services", "", "v1", "Service"),
-    ("serviceaccounts", "", "v1", "ServiceAccount"),
-    ("secrets", "", "v1", "Secret"),
-    ("roles", "rbac.authorization.k8s.io", "v1", "Role"),
-    ("rolebindings", "rbac.authorization.k8s.io", "v1", "RoleBinding"),
-    ("ingresses", "networking.k8s.io", "v1", "Ingress"),
-];
-
 fn api(cluster: &Cluster, group: &str, version: &str, kind: &str) -> Api<DynamicObject> {
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-    Api::namespaced_with(cluster.client.clone(), NAMESPACE, &resource)
+    recorded::api(cluster, NAMESPACE, group, version, kind)
 }
 
 /// Objects of every cluster, by kind, as they are now.
 async fn dump(cluster: &Cluster) -> anyhow::Result<Vec<(&'static str, Vec<Value>)>> {
     let mut all = Vec::new();
-    for (plural, group, version, kind) in KINDS {
+    for (plural, group, version, kind) in recorded::KINDS {
         let objects = api(cluster, group, version, kind)
             .list(&ListParams::default())
             .await?;
@@ -84,7 +72,7 @@ fn expected(case: &Case, has_nodes: bool) -> Value {
     let mut output = case.output.clone();
     recorded::intend(&mut output, &ray_api::meta::operator_version());
     let mut all = json!({"status": status(&output["status"], has_nodes), "finalizers": output["finalizers"]});
-    for (kind, ..) in KINDS {
+    for (kind, ..) in recorded::KINDS {
         let objects = output[kind].as_array().cloned().unwrap_or_default();
         let objects = objects.into_iter().map(|mut object| {
             recorded::normalise(&mut object, true);

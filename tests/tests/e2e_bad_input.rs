@@ -17,16 +17,7 @@ fn denied(output: &Output, code: i32, words: &[&str]) {
 #[ignore = "needs a node: make test"]
 async fn the_plugin_prints_the_denial_and_exits_4() -> anyhow::Result<()> {
     let user = User::new(&Cluster::node().await?, "bad").await?;
-    user.ray(&[
-        "create",
-        "compute-template",
-        "a100",
-        "--cpu",
-        "1",
-        "--memory",
-        "1Gi",
-    ])?
-    .success()?;
+    user.compute_template("a100", "1", "1Gi")?;
 
     let missing = [
         "create",

@@ -28,16 +28,7 @@ print(f"cowsay {found} on the worker, {len(alive)} Ray nodes")
 #[ignore = "needs a node: make test"]
 async fn a_package_list_becomes_an_image_a_cluster_and_a_jobs_result() -> anyhow::Result<()> {
     let user = User::new(&Cluster::node().await?, "main").await?;
-    let compute = [
-        "create",
-        "compute-template",
-        "small",
-        "--cpu",
-        "200m",
-        "--memory",
-        "2Gi",
-    ];
-    user.ray(&compute)?.success()?;
+    user.compute_template("small", "200m", "2Gi")?;
     let image = [
         "create",
         "image-template",

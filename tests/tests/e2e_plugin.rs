@@ -22,16 +22,7 @@ async fn shared() -> anyhow::Result<MutexGuard<'static, Option<User>>> {
     let mut shared = USER.lock().await;
     if shared.is_none() {
         let user = User::new(&Cluster::node().await?, "plugin").await?;
-        let small = [
-            "create",
-            "compute-template",
-            "small",
-            "--cpu",
-            "200m",
-            "--memory",
-            "2Gi",
-        ];
-        user.ray(&small)?.success()?;
+        user.compute_template("small", "200m", "2Gi")?;
         let create = ["create", "cluster", CLUSTER, "--compute-template", "small"];
         let group = ["--worker-group", "name=w,replicas=1", "--wait"];
         user.ray(&[&create[..], &group[..]].concat())?.success()?;

@@ -27,45 +27,17 @@ spec:
 async fn only_clusters_with_templates_need_the_webhook() -> anyhow::Result<()> {
     let cluster = Cluster::node().await?;
     let user = User::new(&cluster, "down").await?;
-    let scale = |replicas: &str| {
-        user.kubectl(&[
-            "-n",
-            "ray-system",
-            "scale",
-            "deployment/ray-webhook",
-            "--replicas",
-            replicas,
-        ])?
-        .success()
-    };
+    let scale = |replicas: &str| user.system(&["scale", "deployment/ray-webhook", "--replicas", replicas]);
     scale("0")?;
     let outcome = without_webhook(&user).await;
     scale("2")?;
-    user.kubectl(&[
-        "-n",
-        "ray-system",
-        "rollout",
-        "status",
-        "deployment/ray-webhook",
-        "--timeout=180s",
-    ])?
-    .success()?;
+    user.system(&["rollout", "status", "deployment/ray-webhook", "--timeout=180s"])?;
     outcome
 }
 
 async fn without_webhook(user: &User) -> anyhow::Result<()> {
     eventually("the webhook's pods are gone", || async {
-        let pods = [
-            "-n",
-            "ray-system",
-            "get",
-            "pods",
-            "-l",
-            "app.kubernetes.io/name=ray-webhook",
-            "-o",
-            "name",
-        ];
-        Ok(user.kubectl(&pods)?.success()?.trim().is_empty().then_some(()))
+        Ok(user.webhook_pods()?.trim().is_empty().then_some(()))
     })
     .await?;
     // Endpoints follow the pods within a moment.

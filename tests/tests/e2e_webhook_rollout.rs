@@ -10,25 +10,8 @@ use serde_json::json;
 async fn a_rolling_update_fails_no_call() -> anyhow::Result<()> {
     let cluster = Cluster::node().await?;
     let user = User::new(&cluster, "rollout").await?;
-    user.ray(&[
-        "create",
-        "compute-template",
-        "small",
-        "--cpu",
-        "1",
-        "--memory",
-        "1Gi",
-    ])?
-    .success()?;
-    let system = |args: &[&str]| user.kubectl(&[&["-n", "ray-system"], args].concat())?.success();
-    let pods = system(&[
-        "get",
-        "pods",
-        "-l",
-        "app.kubernetes.io/name=ray-webhook",
-        "-o",
-        "name",
-    ])?;
+    user.compute_template("small", "1", "1Gi")?;
+    let pods = user.webhook_pods()?;
     assert_eq!(pods.lines().count(), 2, "{pods}");
 
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("ray.io", "v1", "RayCluster"));
@@ -36,11 +19,11 @@ async fn a_rolling_update_fails_no_call() -> anyhow::Result<()> {
     let probe = json!({"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "probe"},
         "spec": {"imageTemplate": "none", "headGroupSpec": {"computeTemplate": "small"}}});
     let load = Load::start(clusters, serde_json::from_value(probe)?);
-    system(&["rollout", "restart", "deployment/ray-webhook"])?;
-    system(&["rollout", "status", "deployment/ray-webhook", "--timeout=180s"])?;
+    user.system(&["rollout", "restart", "deployment/ray-webhook"])?;
+    user.system(&["rollout", "status", "deployment/ray-webhook", "--timeout=180s"])?;
     // The old pods go on answering for a while; their end is part of the update.
     for pod in pods.lines() {
-        system(&["wait", "--for=delete", pod, "--timeout=120s"])?;
+        user.system(&["wait", "--for=delete", pod, "--timeout=120s"])?;
     }
     load.stop().await
 }

@@ -13,24 +13,12 @@ use cluster::life::Life;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::ResourceExt;
-use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use kube::core::GroupVersionKind;
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use ray_api::ray::RayCluster;
 use ray_tests::eventually;
 use ray_tests::recorded::{self, Case};
 use serde_json::{Value, json};
-
-/// In the order in which KubeRay makes them: pods need their accounts.
-const KINDS: [(&str, &str, &str, &str); 7] = [
-    ("serviceaccounts", "", "v1", "ServiceAccount"),
-    ("roles", "rbac.authorization.k8s.io", "v1", "Role"),
-    ("rolebindings", "rbac.authorization.k8s.io", "v1", "RoleBinding"),
-    ("ingresses", "networking.k8s.io", "v1", "Ingress"),
-    ("secrets", "", "v1", "Secret"),
-    ("services", "", "v1", "Service"),
-    ("pods", "", "v1", "Pod"),
-];
 
 /// A recorded object as it can be created: with what the recorder took out.
 fn revived(mut object: Value, index: usize, namespace: &str, owner: &str) -> Value {
@@ -79,10 +67,8 @@ async fn revive(life: &Life, case: &Case) -> anyhow::Result<()> {
     input["metadata"]["finalizers"] = case.output["finalizers"].clone();
     let ray_cluster = life.create(input).await?;
     let owner = ray_cluster.uid().unwrap_or_default();
-    for (plural, group, version, kind) in KINDS {
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-        let api: Api<DynamicObject> =
-            Api::namespaced_with(life.cluster.client.clone(), &life.namespace, &resource);
+    for (plural, group, version, kind) in recorded::KINDS {
+        let api = recorded::api(&life.cluster, &life.namespace, group, version, kind);
         for (index, object) in case.output[plural].as_array().into_iter().flatten().enumerate() {
             let mut object = revived(object.clone(), index, &life.namespace, &owner);
             object["apiVersion"] = json!(if group.is_empty() {

@@ -1,18 +1,22 @@
 //! Rule 4: a removed reference takes its values with it, and nothing of the user's.
 
 use ray_api::expand::Request;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::{cluster, touch, with, world};
+
+/// The cluster without the reference of its head.
+fn without_compute(cluster: &Value) -> Value {
+    let mut cluster = cluster.clone();
+    let head = cluster["spec"]["headGroupSpec"].as_object_mut().unwrap();
+    head.remove("computeTemplate");
+    cluster
+}
 
 #[test]
 fn a_removed_reference_is_taken_back_and_a_pruned_one_is_not() {
     let old = world().expand(&cluster(), None).unwrap().object;
-    let mut removed = old.clone();
-    removed["spec"]["headGroupSpec"]
-        .as_object_mut()
-        .unwrap()
-        .remove("computeTemplate");
+    let removed = without_compute(&old);
     let expanded = world().expand(&removed, Some(&old)).unwrap();
     let head = &expanded.object["spec"]["headGroupSpec"]["template"]["spec"];
     assert_eq!(
@@ -75,11 +79,7 @@ fn values_that_the_manifest_names_now_are_the_users() {
 #[test]
 fn an_empty_group_that_someone_applied_owns_nothing_in_it() {
     let old = world().expand(&cluster(), None).unwrap().object;
-    let mut removed = old.clone();
-    removed["spec"]["headGroupSpec"]
-        .as_object_mut()
-        .unwrap()
-        .remove("computeTemplate");
+    let mut removed = without_compute(&old);
     removed["metadata"]["managedFields"] =
         json!([{"manager": "me", "operation": "Apply", "fieldsV1": {"f:spec": {"f:headGroupSpec": {}}}}]);
     let request = Request {

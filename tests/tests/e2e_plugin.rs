@@ -1,6 +1,7 @@
 //! What a person does with a Ray cluster that runs, on a real node with real Ray: jobs, logs, scaling, forwarded ports.
 //! One cluster of a head and a worker for the whole file; the tests take turns, since some replace what others use.
 
+use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -40,6 +41,8 @@ async fn shared() -> anyhow::Result<MutexGuard<'static, Option<User>>> {
 struct Running {
     child: Child,
     lines: mpsc::Receiver<String>,
+    /// Lines that came while another was waited for: two streams have no order between them.
+    passed: RefCell<Vec<String>>,
 }
 
 impl Running {
@@ -64,21 +67,25 @@ impl Running {
                 }
             });
         }
-        Ok(Self { child, lines })
+        let passed = RefCell::default();
+        Ok(Self { child, lines, passed })
     }
 
-    /// The first line from now on that has `part` in it.
+    /// The first line that has `part` in it and was not answered before.
     fn line(&self, part: &str) -> anyhow::Result<String> {
-        let mut seen = Vec::new();
+        let mut passed = self.passed.borrow_mut();
+        if let Some(known) = passed.iter().position(|line| line.contains(part)) {
+            return Ok(passed.remove(known));
+        }
         loop {
             let line = self
                 .lines
                 .recv_timeout(PATIENCE)
-                .map_err(|_| anyhow::anyhow!("no line with `{part}` came; there were {seen:?}"))?;
+                .map_err(|_| anyhow::anyhow!("no line with `{part}` came; there were {passed:?}"))?;
             if line.contains(part) {
                 return Ok(line);
             }
-            seen.push(line);
+            passed.push(line);
         }
     }
 
@@ -93,7 +100,9 @@ impl Running {
     /// Exit code, and the lines that were not looked at.
     fn end(mut self) -> anyhow::Result<(Option<i32>, String)> {
         let code = self.child.wait()?.code();
-        Ok((code, self.lines.iter().collect::<Vec<_>>().join("\n")))
+        let mut rest = self.passed.take();
+        rest.extend(self.lines.iter());
+        Ok((code, rest.join("\n")))
     }
 }
 

@@ -21,10 +21,19 @@ pub fn check_label(value: &str) -> String {
     start_with_letter(last_chars(value, MAX_LABEL), false)
 }
 
-/// Prefix of generated pod names: the first 50 characters, lower-cased.
+/// Prefix of generated pod names: the first 50 characters, lower-cased. Groups are named as labels are, which allows
+/// more than names do: what a name cannot hold is `-` in it.
 #[must_use]
 pub fn pod_prefix(name: &str, role: &str) -> String {
-    format!("{}-{role}-", name.chars().take(MAX_NAME).collect::<String>()).to_lowercase()
+    let fitting = |c: char| {
+        if c.is_ascii_alphanumeric() {
+            c.to_ascii_lowercase()
+        } else {
+            '-'
+        }
+    };
+    let name: String = name.chars().take(MAX_NAME).map(fitting).collect();
+    format!("{name}-{role}-")
 }
 
 /// Name of the head Service that the operator makes when the user gives none.
@@ -136,6 +145,7 @@ mod tests {
     #[test]
     fn pod_prefix_keeps_the_first_fifty_characters_in_lower_case() {
         assert_eq!(pod_prefix("Demo", "head"), "demo-head-");
+        assert_eq!(pod_prefix("c-GPU_a100.x", "worker"), "c-gpu-a100-x-worker-");
         assert_eq!(
             pod_prefix(&"x".repeat(60), "worker"),
             format!("{}-worker-", "x".repeat(50))

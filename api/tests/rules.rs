@@ -203,7 +203,10 @@ fn restarting_workers_of_the_first_autoscaler_are_a_warning() {
 fn what_kuberay_runs_is_a_warning() {
     let odd = cluster(&json!({"spec": {
         "headGroupSpec": {"resources": {"cpu": "two"}},
-        "workerGroupSpecs": [{"groupName": "g", "replicas": -1, "numOfHosts": -1, "template": {"spec": {"containers": [{"name": "w"}]}}}],
+        "workerGroupSpecs": [
+            {"groupName": "g", "replicas": -1, "numOfHosts": -1, "template": {"spec": {"containers": [{"name": "w"}]}}},
+            {"groupName": "h", "replicas": 8, "maxReplicas": 4, "template": {"spec": {"containers": [{"name": "w"}]}}},
+        ],
     }}));
     assert_eq!(validate::cluster(&odd), []);
     let fields: Vec<_> = validate::warnings(&odd)
@@ -216,6 +219,7 @@ fn what_kuberay_runs_is_a_warning() {
             "spec.headGroupSpec.resources[cpu]",
             "spec.workerGroupSpecs[0].replicas",
             "spec.workerGroupSpecs[0].numOfHosts",
+            "spec.workerGroupSpecs[1].replicas",
         ]
     );
 }

@@ -1,8 +1,11 @@
-//! Counts of pods (C5).
+//! Counts of pods (C5, and how many hosts a replica can have).
 
 use super::Invalid;
 use super::group::Group;
 use crate::ray::RayCluster;
+
+/// Hosts of one replica: twice the nodes that a Kubernetes cluster is built for, and the largest TPU slice.
+const MOST_HOSTS: i32 = 10_000;
 
 pub(super) fn check(cluster: &RayCluster, found: &mut Vec<Invalid>) {
     let autoscaling = cluster.spec.enable_in_tree_autoscaling == Some(true);
@@ -18,6 +21,10 @@ pub(super) fn check(cluster: &RayCluster, found: &mut Vec<Invalid>) {
                 }
                 _ => {}
             }
+        }
+        if let Some(hosts) = spec.num_of_hosts.filter(|hosts| *hosts > MOST_HOSTS) {
+            let message = format!("{hosts} hosts are more than any replica has: write at most {MOST_HOSTS}");
+            found.push(group.invalid("hosts", "numOfHosts", message));
         }
         if let (Some(min), Some(max)) = (min, max)
             && min > max

@@ -30,6 +30,12 @@ pub fn warnings(cluster: &RayCluster) -> Vec<Invalid> {
             let message = format!("{hosts} counts as 1: write 1 or more");
             found.push(group.invalid("negative", "numOfHosts", message));
         }
+        if let (Some(replicas), Some(max)) = (spec.replicas, spec.max_replicas)
+            && replicas > max
+        {
+            let message = format!("{replicas} counts as maxReplicas, {max}: lower it, or raise maxReplicas");
+            found.push(group.invalid("above", "replicas", message));
+        }
         if v1 && !never_restarts(&group) {
             found.push(group.invalid(
                 "W1",

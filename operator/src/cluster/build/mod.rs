@@ -105,3 +105,5 @@ fn owner_reference(facts: &Facts<'_>) -> OwnerReference {
 
 #[cfg(test)]
 mod recorded;
+#[cfg(test)]
+mod tests;

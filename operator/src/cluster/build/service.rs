@@ -12,13 +12,13 @@ use super::pod::{METRICS_PORT, identifier};
 use super::probes::{DEFAULT_DASHBOARD_PORT, DEFAULT_SERVE_PORT};
 use super::{owned, owner_reference};
 
-/// Ports of a head that declares none.
-const DEFAULT_PORTS: [(&str, i32); 5] = [
-    ("client", 10001),
-    ("gcs-server", 6379),
-    ("dashboard", DEFAULT_DASHBOARD_PORT),
-    ("metrics", METRICS_PORT),
-    ("serve", DEFAULT_SERVE_PORT),
+/// Ports of a head that declares none, with the start parameter that moves each.
+const DEFAULT_PORTS: [(&str, i32, &str); 5] = [
+    ("client", 10001, "ray-client-server-port"),
+    ("gcs-server", 6379, "port"),
+    ("dashboard", DEFAULT_DASHBOARD_PORT, "dashboard-port"),
+    ("metrics", METRICS_PORT, "metrics-export-port"),
+    ("serve", DEFAULT_SERVE_PORT, ""),
 ];
 
 /// The head Service: by default headless, and with addresses that are not ready, so that workers find a head
@@ -171,7 +171,7 @@ fn head_ports(facts: &Facts<'_>) -> Vec<ServicePort> {
     let mut ports: BTreeMap<String, i32> = match declared {
         None | Some([]) => DEFAULT_PORTS
             .iter()
-            .map(|(name, port)| ((*name).to_owned(), *port))
+            .map(|(name, port, moved_by)| ((*name).to_owned(), started_at(facts, moved_by).unwrap_or(*port)))
             .collect(),
         Some(declared) => declared
             .iter()
@@ -194,6 +194,16 @@ fn head_ports(facts: &Facts<'_>) -> Vec<ServicePort> {
             ..service_port(name, port)
         })
         .collect()
+}
+
+/// The port that a start parameter names; shell text that is no number says nothing here.
+fn started_at(facts: &Facts<'_>, parameter: &str) -> Option<i32> {
+    let params = facts.spec.head_group_spec.ray_start_params.as_ref();
+    param(params, parameter)?
+        .trim()
+        .parse::<u16>()
+        .ok()
+        .map(i32::from)
 }
 
 /// Ports named `serve` or `serve-…`; the annotation's, or Serve's own, where there is none.
@@ -317,6 +327,47 @@ mod tests {
             "this one is honoured"
         );
         assert_eq!(labels.get("team").map(String::as_str), Some("a"));
+    }
+
+    #[test]
+    fn ports_of_the_start_parameters_are_the_services_where_none_is_declared() {
+        let moved = json!({"dashboard-port": "8266", "port": "6380", "ray-client-server-port": "$P"});
+        let ports_of = |containers: Value| {
+            let head = json!({"rayStartParams": moved, "template": {"spec": {"containers": containers}}});
+            let patch = json!({"spec": {"headGroupSpec": head}});
+            with(patch, &Config::for_tests(), |facts| {
+                let named = head_ports(facts)
+                    .into_iter()
+                    .map(|port| (port.name.unwrap(), port.port));
+                named.collect::<BTreeMap<_, _>>()
+            })
+        };
+        let ports = ports_of(json!([{"name": "ray-head"}]));
+        assert_eq!(
+            (ports["client"], ports["dashboard"], ports["gcs-server"]),
+            (10001, 8266, 6380)
+        );
+        let declared = json!([{"name": "ray-head", "ports": [{"name": "dashboard", "containerPort": 8267}]}]);
+        assert_eq!(
+            ports_of(declared)["dashboard"],
+            8267,
+            "what is written down holds"
+        );
+    }
+
+    #[test]
+    fn a_port_that_the_user_wrote_stays_as_it_is() {
+        let own = json!([{"name": "dashboard", "port": 8265, "appProtocol": "http"}]);
+        let patch = json!({"spec": {"headGroupSpec": {"headService": {"spec": {"ports": own}}}}});
+        let ports = with(patch, &Config::for_tests(), |facts| {
+            head(facts).spec.unwrap().ports.unwrap()
+        });
+        let dashboards: Vec<_> = ports
+            .iter()
+            .filter(|port| port.name.as_deref() == Some("dashboard"))
+            .map(|port| port.app_protocol.as_deref())
+            .collect();
+        assert_eq!(dashboards, [Some("http")]);
     }
 
     #[test]

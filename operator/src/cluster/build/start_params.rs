@@ -117,6 +117,7 @@ fn default(params: &mut Params, key: &str, value: &str) {
 
 /// Tells Ray what Kubernetes gives its container.
 fn add_resources(params: &mut Params, ray: Option<&Container>) {
+    protect(params);
     let Some(resources) = ray.and_then(|ray| ray.resources.as_ref()) else {
         return;
     };
@@ -141,6 +142,16 @@ fn add_resources(params: &mut Params, ray: Option<&Container>) {
         .find(|count| *count > 0);
     if let Some(gpus) = gpus {
         default(params, "num-gpus", &gpus.to_string());
+    }
+}
+
+/// Quotes JSON that the user wrote without quotes: the shell would take it apart, and Ray would never start.
+fn protect(params: &mut Params) {
+    let Some(text) = params.get("resources").map(|text| text.trim()) else {
+        return;
+    };
+    if let Ok(bare) = serde_json::from_str::<Map<String, Value>>(text) {
+        params.insert("resources".to_owned(), quote(&bare));
     }
 }
 
@@ -252,6 +263,11 @@ mod tests {
             with_limits(&tpu, Some(r#"'{"special": 1.5}'"#))["resources"],
             r#"'{"TPU":4,"special":1.5}'"#
         );
+        assert_eq!(
+            with_limits(&[], Some(r#"{"NPU": 1}"#))["resources"],
+            r#"'{"NPU":1}'"#
+        );
+        assert_eq!(with_limits(&[], Some("$(cat r)"))["resources"], "$(cat r)");
         let own = r#""{\"TPU\": 8}""#;
         assert_eq!(with_limits(&tpu, Some(own))["resources"], own);
     }

@@ -13,6 +13,7 @@
 pub mod args;
 pub mod cluster;
 pub mod compat;
+mod guard;
 pub mod helper;
 pub mod image;
 pub mod lease;

@@ -3,7 +3,6 @@
 use std::sync::{Arc, OnceLock};
 
 use kube::ResourceExt;
-use kube::core::DeserializeGuard;
 use kube::runtime::reflector::Store;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -17,9 +16,10 @@ use ray_api::ray::RayCluster;
 use ray_runtime::metrics::registered;
 
 use super::plan::condition;
+use crate::guard::Guarded;
 
 /// Clusters as the watch shows them.
-pub(super) type ClusterStore = Store<DeserializeGuard<RayCluster>>;
+pub(super) type ClusterStore = Store<Guarded>;
 
 /// Metrics of the cluster controller.
 #[derive(Clone, Debug)]
@@ -149,4 +149,43 @@ fn gauge(
         ConstGauge::new(value).encode(metric.encode_family(&labels)?)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::{reflector::store, watcher::Event};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn kuberays_dashboards_find_their_gauges() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let (reader, mut writer) = store();
+        let provisioned = json!({
+            "type": "RayClusterProvisioned", "status": "True", "reason": "r", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:19Z",
+        });
+        let cluster: RayCluster = serde_json::from_value(json!({
+            "metadata": {
+                "name": "c", "namespace": "n", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": {"ray.io/originated-from-crd": "RayJob"},
+            },
+            "spec": {"headGroupSpec": {}},
+            "status": {"conditions": [provisioned]},
+        }))
+        .unwrap();
+        writer.apply_watcher_event(&Event::Apply(Guarded(Ok(cluster))));
+        metrics.show(vec![reader]);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        for line in [
+            r#"kuberay_cluster_info{name="c",namespace="n",uid="u",owner_kind="RayJob"} 1.0"#,
+            r#"kuberay_cluster_condition_provisioned{name="c",namespace="n",uid="u",condition="true"} 1.0"#,
+            r#"kuberay_cluster_provisioned_duration_seconds{name="c",namespace="n",uid="u"} 19.0"#,
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+    }
 }

@@ -8,8 +8,10 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Resource};
 use ray_api::meta::manager;
-use serde::Serialize;
+use ray_api::ray::RayCluster;
+use ray_api::ray::v1::RayClusterStatus;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -74,6 +76,36 @@ pub(super) async fn annotate_pod(
     let patch = serde_json::json!({"metadata": {"annotations": annotations}});
     let request = pods(namespace).patch(name, &merge(), &Patch::Merge(patch));
     send::<IgnoredAny>(client, request).await.map(drop)
+}
+
+/// What a written status answers with, as far as it is used.
+#[derive(Debug, Deserialize)]
+pub(super) struct Written {
+    /// With the resourceVersion that the write made.
+    pub metadata: Version,
+    /// The status, with what other writers said.
+    #[serde(default)]
+    pub status: Option<RayClusterStatus>,
+}
+
+/// `metadata.resourceVersion`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Version {
+    /// Its text.
+    pub resource_version: Option<String>,
+}
+
+/// Applies the status of a RayCluster.
+pub(super) async fn apply_status(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    patch: Value,
+) -> Result<Written, RequestError> {
+    let clusters = kube::core::Request::new(RayCluster::url_path(&(), Some(namespace)));
+    let request = clusters.patch_subresource("status", name, &apply(), &Patch::Apply(patch));
+    send(client, request).await
 }
 
 /// Parameters of a creation.

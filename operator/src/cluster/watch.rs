@@ -8,21 +8,17 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_openapi::NamespaceResourceScope;
-use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{ObjectRef, Store, store};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource, ResourceExt};
-use ray_api::meta::{NODE_TYPE_HEAD, NODE_TYPE_REDIS_CLEANUP, NODE_TYPE_WORKER, annotation, label, manager};
-use ray_api::ray::RayCluster;
+use ray_api::meta::{NODE_TYPE_HEAD, NODE_TYPE_REDIS_CLEANUP, NODE_TYPE_WORKER, label, manager};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::pods::{ClusterKey, Feed, PodIndex, WatchedPod};
+use crate::guard::Guarded;
 use crate::shared::Shared;
-
-/// A RayCluster, or why it could not be read: one that is malformed blinds no watch.
-pub(super) type Guarded = DeserializeGuard<RayCluster>;
 
 /// Changes that come together within this time are one pass.
 const COALESCE: Duration = Duration::from_millis(50);
@@ -157,11 +153,6 @@ pub(super) fn clusters(
     let (reader, writer) = store();
     let stream = watcher(api, watcher::Config::default())
         .default_backoff()
-        .modify(|cluster: &mut Guarded| {
-            cluster.meta_mut().managed_fields = None;
-            // Repeats the whole object, and is read by nobody here.
-            cluster.annotations_mut().remove(annotation::LAST_APPLIED);
-        })
         .inspect_ok(move |event| {
             if let watcher::Event::Delete(cluster) = event {
                 gone(ClusterKey {

@@ -5,19 +5,18 @@ use std::fmt::Debug;
 
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::{Pod, Service};
-use kube::Resource;
 use kube::api::Api;
-use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Resource, ResourceExt};
 use ray_api::meta::label;
-use ray_api::ray::v1::RayCluster;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::facts::{ClusterFacts, PodFacts, ServiceFacts, Uid};
 use super::fleet::Change;
+use crate::guard::Guarded;
 use crate::shared::Shared;
 
 /// Starts all watches; they end with the receiver of `changes`.
@@ -27,7 +26,7 @@ pub(super) fn start(
     wanted: &watch::Receiver<bool>,
     tasks: &mut JoinSet<anyhow::Result<()>>,
 ) {
-    for api in shared.scope.apis::<DeserializeGuard<RayCluster>>(&shared.client) {
+    for api in shared.scope.apis::<Guarded>(&shared.client) {
         let mut clusters = Watch {
             api,
             config: watcher::Config::default(),
@@ -63,15 +62,15 @@ pub(super) fn start(
     }
 }
 
-fn read_cluster(cluster: &DeserializeGuard<RayCluster>) -> Option<(Uid, Change)> {
+fn read_cluster(cluster: &Guarded) -> Option<(Uid, Change)> {
     match &cluster.0 {
         Ok(cluster) => {
             let facts = ClusterFacts::of(cluster)?;
             Some((facts.key.uid.clone(), Change::Cluster(facts)))
         }
-        Err(error) => {
-            let name = error.metadata.name.as_deref().unwrap_or_default();
-            tracing::warn!(name, %error, "a RayCluster cannot be read; its pods are not probed");
+        Err(unreadable) => {
+            let (name, why) = (cluster.name_any(), &unreadable.why);
+            tracing::warn!(name, why, "a RayCluster cannot be read; its pods are not probed");
             None
         }
     }

@@ -94,7 +94,10 @@ impl RunArgs {
     /// Says which of KubeRay's flags were given in vain.
     pub fn warn_of_ignored_flags(&self) {
         for (flag, instead) in self.ignored.given() {
-            tracing::warn!(flag, "this flag of KubeRay's operator has no effect: {instead}");
+            tracing::warn!(
+                setting = flag,
+                "this setting of KubeRay's operator has no effect: {instead}"
+            );
         }
     }
 }

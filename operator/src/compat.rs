@@ -57,6 +57,23 @@ pub struct IgnoredArgs {
     zap_time_encoding: Option<String>,
 }
 
+/// Variables of KubeRay's operator that mean nothing here, with what holds instead.
+const VARIABLES: [(&str, &str); 4] = [
+    (
+        "RAYCLUSTER_DEFAULT_REQUEUE_SECONDS_ENV",
+        "clusters are looked at when something happens, and every five minutes",
+    ),
+    ("ENABLE_WEBHOOKS", "the webhook is a server of its own"),
+    (
+        "USE_INGRESS_ON_OPENSHIFT",
+        "enableIngress always makes an Ingress, never a Route",
+    ),
+    (
+        "ENABLE_ZERO_DOWNTIME",
+        "RayServices are run by KubeRay's operator",
+    ),
+];
+
 impl IgnoredArgs {
     /// The flags that were given although they mean nothing, with what holds instead.
     #[must_use]
@@ -101,6 +118,11 @@ impl IgnoredArgs {
         .into_iter()
         .filter(|(_, given, _)| *given)
         .map(|(flag, _, instead)| (flag, instead))
+        .chain(
+            VARIABLES
+                .into_iter()
+                .filter(|(name, _)| std::env::var_os(name).is_some()),
+        )
         .collect()
     }
 }

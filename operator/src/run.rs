@@ -31,6 +31,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let format = args.log_format.parse().map_err(anyhow::Error::msg)?;
     ray_runtime::telemetry::init(format, &args.log_level)?;
     args.warn_of_ignored_flags();
+    tracing::info!(settings = ?args, "the operator starts");
     let shutdown = ray_runtime::shutdown::token()?;
 
     let config = config().await?;
@@ -38,7 +39,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let client = Client::try_from(config)?;
     let shared = Shared {
         client: client.clone(),
-        scope: Scope(args.watch_namespace.clone()),
+        scope: Scope::of(&args.watch_namespace),
         instance: instance(),
     };
 

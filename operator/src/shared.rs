@@ -9,6 +9,16 @@ use kube::{Client, Resource};
 pub struct Scope(pub Vec<String>);
 
 impl Scope {
+    /// Of the flag's values; an empty one, as manifests write it for all namespaces, says nothing.
+    #[must_use]
+    pub fn of(namespaces: &[String]) -> Self {
+        let named = namespaces
+            .iter()
+            .map(|name| name.trim())
+            .filter(|name| !name.is_empty());
+        Self(named.map(str::to_owned).collect())
+    }
+
     /// One Api for all namespaces, or one for each that is watched.
     pub fn apis<K>(&self, client: &Client) -> Vec<Api<K>>
     where
@@ -34,4 +44,19 @@ pub struct Shared {
     pub scope: Scope,
     /// Name of this process in events and the Lease.
     pub instance: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Scope;
+
+    #[test]
+    fn empty_names_are_all_namespaces() {
+        let scope = |names: &[&str]| Scope::of(&names.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(scope(&[""]), Scope::default());
+        assert_eq!(
+            scope(&["a", " b", ""]),
+            Scope(vec!["a".to_owned(), "b".to_owned()])
+        );
+    }
 }

@@ -1,9 +1,14 @@
 //! Caches of the template kinds, with a live GET where they have no answer or an old one will not do.
+//!
+//! They hold what expansion wants to know of a template, worked out once: an admission copies nothing.
 
+use std::borrow::Cow;
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::Api;
 use kube::runtime::reflector::{self, ObjectRef, Store, store};
 use kube::runtime::{WatchStreamExt, watcher};
@@ -11,7 +16,7 @@ use kube::{Client, Resource, ResourceExt};
 use ray_api::expand::{Compute, Image, Needed, Request, Templates, references};
 use ray_api::template::{ClusterComputeTemplate, ComputeTemplate, ImageTemplate};
 use ray_runtime::admin::Readiness;
-use serde::de::DeserializeOwned;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{KindLabels, Metrics};
@@ -21,14 +26,91 @@ const READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// Between updates of the store size gauges.
 const GAUGE_PERIOD: Duration = Duration::from_secs(15);
 
+/// A kind of template, and what expansion wants to know of one.
+trait Template: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static {
+    type Known: Clone + Debug + Send + Sync + 'static;
+
+    fn known(&self) -> Self::Known;
+}
+
+impl Template for ComputeTemplate {
+    type Known = Compute;
+
+    fn known(&self) -> Compute {
+        self.into()
+    }
+}
+
+impl Template for ClusterComputeTemplate {
+    type Known = Compute;
+
+    fn known(&self) -> Compute {
+        self.into()
+    }
+}
+
+impl Template for ImageTemplate {
+    type Known = Image;
+
+    fn known(&self) -> Image {
+        self.into()
+    }
+}
+
+/// A template as the caches hold it: its name, and what is known of it.
+#[derive(Clone, Debug)]
+struct Cached<K: Template> {
+    metadata: ObjectMeta,
+    known: Arc<K::Known>,
+}
+
+impl<'de, K: Template> Deserialize<'de> for Cached<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let template = K::deserialize(deserializer)?;
+        let known = Arc::new(template.known());
+        let metadata = ObjectMeta {
+            name: template.meta().name.clone(),
+            namespace: template.meta().namespace.clone(),
+            uid: template.meta().uid.clone(),
+            resource_version: template.meta().resource_version.clone(),
+            ..ObjectMeta::default()
+        };
+        Ok(Self { metadata, known })
+    }
+}
+
+impl<K: Template> Resource for Cached<K> {
+    type DynamicType = ();
+    type Scope = K::Scope;
+
+    fn kind(_: &()) -> Cow<'_, str> {
+        K::kind(&())
+    }
+    fn group(_: &()) -> Cow<'_, str> {
+        K::group(&())
+    }
+    fn version(_: &()) -> Cow<'_, str> {
+        K::version(&())
+    }
+    fn plural(_: &()) -> Cow<'_, str> {
+        K::plural(&())
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
 /// The caches.
 #[derive(Clone)]
 pub struct TemplateReader {
     client: Client,
     namespaces: Vec<String>,
-    compute: Vec<Store<ComputeTemplate>>,
-    cluster_compute: Store<ClusterComputeTemplate>,
-    image: Vec<Store<ImageTemplate>>,
+    compute: Vec<Store<Cached<ComputeTemplate>>>,
+    cluster_compute: Store<Cached<ClusterComputeTemplate>>,
+    image: Vec<Store<Cached<ImageTemplate>>>,
 }
 
 /// Why a template could not be read.
@@ -59,16 +141,12 @@ impl TemplateReader {
     ) -> Self {
         let compute: Vec<_> = apis(&client, namespaces)
             .into_iter()
-            .map(|api| watch::<ComputeTemplate>(api, |template| template.status = None, shutdown))
+            .map(|api| watch(api, shutdown))
             .collect();
-        let cluster_compute = watch::<ClusterComputeTemplate>(
-            Api::all(client.clone()),
-            |template| template.status = None,
-            shutdown,
-        );
+        let cluster_compute = watch(Api::all(client.clone()), shutdown);
         let image: Vec<_> = apis(&client, namespaces)
             .into_iter()
-            .map(|api| watch::<ImageTemplate>(api, trim_image, shutdown))
+            .map(|api| watch(api, shutdown))
             .collect();
         let reader = Self {
             client,
@@ -152,9 +230,8 @@ impl TemplateReader {
             Needed::Compute { namespace, .. } => {
                 let api = Api::namespaced(self.client.clone(), namespace);
                 let found = self.read(&self.compute, api, &needed, live).await?;
-                let found = found.map(|template| Compute::from(&*template));
                 let exists = found.is_some();
-                templates.insert_compute(needed.clone(), found);
+                templates.share_compute(needed.clone(), found);
                 exists
             }
             Needed::ClusterCompute { .. } => {
@@ -162,23 +239,19 @@ impl TemplateReader {
                 let found = self
                     .read(stores, Api::all(self.client.clone()), &needed, live)
                     .await?;
-                let found = found.map(|template| Compute::from(&*template));
                 let exists = found.is_some();
-                templates.insert_compute(needed.clone(), found);
+                templates.share_compute(needed.clone(), found);
                 exists
             }
             Needed::Image { namespace, .. } => {
                 let api = Api::namespaced(self.client.clone(), namespace);
                 let mut found = self.read(&self.image, api.clone(), &needed, live).await?;
                 // An image that the cache has not seen yet would gate the cluster for nothing.
-                let is_built =
-                    |template: &ImageTemplate| template.status.as_ref().is_some_and(|s| s.image.is_some());
-                if !live && found.as_deref().is_some_and(|template| !is_built(template)) {
+                if !live && found.as_deref().is_some_and(|image| !image.is_built()) {
                     found = self.read(&self.image, api, &needed, true).await?;
                 }
-                let found = found.map(|template| Image::from(&*template));
                 let exists = found.is_some();
-                templates.insert_image(needed.clone(), found);
+                templates.share_image(needed.clone(), found);
                 exists
             }
         };
@@ -188,23 +261,20 @@ impl TemplateReader {
         Ok(())
     }
 
-    async fn read<K>(
+    async fn read<K: Template>(
         &self,
-        stores: &[Store<K>],
+        stores: &[Store<Cached<K>>],
         api: Api<K>,
         needed: &Needed,
         live: bool,
-    ) -> Result<Option<std::sync::Arc<K>>, ReadError>
-    where
-        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
-    {
-        let mut reference = ObjectRef::<K>::new(needed.name());
+    ) -> Result<Option<Arc<K::Known>>, ReadError> {
+        let mut reference = ObjectRef::<Cached<K>>::new(needed.name());
         reference.namespace = needed.namespace().map(str::to_owned);
         if !live && let Some(found) = stores.iter().find_map(|store| store.get(&reference)) {
-            return Ok(Some(found));
+            return Ok(Some(Arc::clone(&found.known)));
         }
         match tokio::time::timeout(READ_TIMEOUT, api.get_opt(needed.name())).await {
-            Ok(Ok(found)) => Ok(found.map(std::sync::Arc::new)),
+            Ok(Ok(found)) => Ok(found.map(|template| Arc::new(template.known()))),
             Ok(Err(source)) => Err(ReadError::Api {
                 needed: needed.clone(),
                 source,
@@ -273,20 +343,11 @@ where
         .collect()
 }
 
-/// A cache that a watch keeps, without the parts that expansion does not read.
-fn watch<K>(api: Api<K>, trim: fn(&mut K), shutdown: &CancellationToken) -> Store<K>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-{
+/// A cache that a watch keeps.
+fn watch<K: Template>(api: Api<Cached<K>>, shutdown: &CancellationToken) -> Store<Cached<K>> {
     let (reader, writer) = store();
-    let trimmed = watcher(api, watcher::Config::default())
+    let events = watcher(api, watcher::Config::default())
         .default_backoff()
-        .modify(move |template| {
-            template.meta_mut().managed_fields = None;
-            template.meta_mut().annotations = None;
-            trim(template);
-        });
-    let events = trimmed
         .reflect(writer)
         .take_until(shutdown.clone().cancelled_owned());
     tokio::spawn(
@@ -295,12 +356,4 @@ where
             .for_each(|_| async {}),
     );
     reader
-}
-
-fn trim_image(template: &mut ImageTemplate) {
-    if let Some(status) = &mut template.status {
-        status.history.clear();
-        status.build = None;
-        status.used_by = None;
-    }
 }

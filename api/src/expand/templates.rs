@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
@@ -154,6 +155,14 @@ impl From<&ClusterComputeTemplate> for Compute {
     }
 }
 
+impl Image {
+    /// Whether there is an image to use.
+    #[must_use]
+    pub fn is_built(&self) -> bool {
+        self.image.is_some()
+    }
+}
+
 impl From<&ImageTemplate> for Image {
     fn from(template: &ImageTemplate) -> Self {
         let metadata = &template.metadata;
@@ -183,8 +192,8 @@ impl From<&ImageTemplate> for Image {
 /// What a caller has read so far; absence is an answer too.
 #[derive(Clone, Debug, Default)]
 pub struct Templates {
-    compute: BTreeMap<Needed, Option<Compute>>,
-    image: BTreeMap<Needed, Option<Image>>,
+    compute: BTreeMap<Needed, Option<Arc<Compute>>>,
+    image: BTreeMap<Needed, Option<Arc<Image>>>,
     known: Vec<Needed>,
 }
 
@@ -205,11 +214,21 @@ pub(super) enum Resolution<'a> {
 impl Templates {
     /// The answer to a need for a ComputeTemplate or ClusterComputeTemplate.
     pub fn insert_compute(&mut self, needed: Needed, found: Option<Compute>) {
+        self.share_compute(needed, found.map(Arc::new));
+    }
+
+    /// The same, of a template that a cache holds.
+    pub fn share_compute(&mut self, needed: Needed, found: Option<Arc<Compute>>) {
         self.compute.insert(needed, found);
     }
 
     /// The answer to a need for an ImageTemplate.
     pub fn insert_image(&mut self, needed: Needed, found: Option<Image>) {
+        self.share_image(needed, found.map(Arc::new));
+    }
+
+    /// The same, of a template that a cache holds.
+    pub fn share_image(&mut self, needed: Needed, found: Option<Arc<Image>>) {
         self.image.insert(needed, found);
     }
 
@@ -237,7 +256,7 @@ impl Templates {
 
     /// None until [`Templates::insert_image`] had the answer.
     pub(super) fn image(&self, needed: &Needed) -> Option<Option<&Image>> {
-        self.image.get(needed).map(Option::as_ref)
+        self.image.get(needed).map(Option::as_deref)
     }
 
     /// Follows `extends` from a reference in `namespace`; the namespace is looked at before the whole cluster.
@@ -298,7 +317,7 @@ impl Templates {
         let needed = Needed::ClusterCompute {
             name: name.to_owned(),
         };
-        self.compute.get(&needed).map(Option::as_ref).ok_or(needed)
+        self.compute.get(&needed).map(Option::as_deref).ok_or(needed)
     }
 }
 

@@ -83,6 +83,11 @@ pub(super) async fn execute(ctx: &Context, facts: &Facts<'_>) -> Outcome {
     for mut service in services {
         let name = service.name_any();
         if let Some(live) = find(&stores.services, facts.namespace, &name) {
+            if is_outgrown(&service, &live) {
+                // The next pass, which the deletion brings about, makes it anew.
+                work.remove::<Service>(&stores.services, &name, &SERVICE).await;
+                continue;
+            }
             keep_what_is_fixed(&mut service, &live);
         }
         let live = work.ensure(&stores.services, service, &SERVICE).await;
@@ -148,7 +153,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Creates the object, or applies what differs; the object as it is then.
+    /// Creates the object, or patches what differs; the object as it is then, where it is there and ours.
     async fn ensure<K>(&mut self, stores: &[Store<K>], desired: K, kind: &Kind) -> Option<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -165,7 +170,9 @@ impl Work<'_> {
                 self.outcome
                     .failures
                     .push(Failure::new(kind.failed, "Create", &what, &error));
-                None
+                // One that cannot be changed is there all the same.
+                let live = find(stores, self.facts.namespace, &name)?;
+                is_ours(live.meta(), self.facts.uid).then(|| K::clone(&live))
             }
         }
     }
@@ -271,11 +278,24 @@ fn is_ours(metadata: &ObjectMeta, uid: &str) -> bool {
     owners.contains(uid)
 }
 
+/// Whether a headless Service is asked to be of a type that needs an address, which Kubernetes gives at creation only.
+fn is_outgrown(desired: &Service, live: &Service) -> bool {
+    let (Some(desired), Some(live)) = (desired.spec.as_ref(), live.spec.as_ref()) else {
+        return false;
+    };
+    let needs_address = matches!(desired.type_.as_deref(), Some("NodePort" | "LoadBalancer"));
+    needs_address && live.cluster_ip.as_deref() == Some("None")
+}
+
 /// A Service's address never changes, and the Serve controller narrows the selector of the Serve Service.
 fn keep_what_is_fixed(desired: &mut Service, live: &Service) {
     let (Some(desired), Some(live)) = (desired.spec.as_mut(), live.spec.as_ref()) else {
         return;
     };
+    // Without it, a type that the spec no longer names would stay.
+    if desired.type_.is_none() && live.type_.is_some() {
+        desired.type_ = Some("ClusterIP".to_owned());
+    }
     let is_headless = |ip: Option<&String>| ip.is_some_and(|ip| ip == "None");
     if is_headless(desired.cluster_ip.as_ref()) != is_headless(live.cluster_ip.as_ref()) {
         desired.cluster_ip.clone_from(&live.cluster_ip);

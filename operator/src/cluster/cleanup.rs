@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{Api, Patch};
 use kube::{Resource, ResourceExt};
@@ -16,9 +17,10 @@ use super::context::Context;
 use super::error::{Error, Failure, RequestError};
 use super::events::Kind;
 use super::execute;
-use super::memory::Memory;
+use super::memory::{Memory, lock};
 use super::plan::{Delete, Plan, Why};
 use super::pods::{ClusterKey, NodeType, PodView};
+use super::report::event_reason;
 use super::request::{merge, post, within};
 
 /// Seconds of deletion after which a stuck cleanup is given up, where no annotation says otherwise.
@@ -108,10 +110,10 @@ pub(super) async fn execute(
         Step::Add => {
             let mut finalizers = cluster.finalizers().to_vec();
             finalizers.push(REDIS_CLEANUP_FINALIZER.to_owned());
-            write_finalizers(ctx, facts, &finalizers).await?;
+            write_finalizers(ctx, &cluster.metadata, &finalizers).await?;
             return Ok(None);
         }
-        Step::Remove => remove(ctx, facts).await?,
+        Step::Remove => release(ctx, &cluster.metadata).await?,
         Step::GiveUp => {
             let note = "the cleanup of Redis took too long: keys of this cluster may be left in it";
             ctx.events.publish(
@@ -119,10 +121,12 @@ pub(super) async fn execute(
                 Kind::warning("ForceDeletedStuckCluster", "Cleanup"),
                 note,
             );
-            remove(ctx, facts).await?;
+            release(ctx, &cluster.metadata).await?;
         }
         Step::DeletePods => {
-            let going = pods.iter().filter(|pod| !pod.is_terminating());
+            let going = pods
+                .iter()
+                .filter(|pod| !pod.is_terminating() && !pod.uid.is_empty());
             let plan = Plan {
                 delete: going
                     .map(|pod| Delete {
@@ -132,7 +136,13 @@ pub(super) async fn execute(
                     .collect(),
                 ..Plan::default()
             };
-            execute::execute(ctx, facts, key, &plan, memory).await;
+            let outcome = execute::execute(ctx, facts, key, &plan, memory).await;
+            for failure in outcome.failures {
+                if lock(memory).is_news(failure.reason, &failure.message) {
+                    let kind = Kind::warning(event_reason(failure.reason, &failure.message), failure.action);
+                    ctx.events.publish(&reference, kind, &failure.message);
+                }
+            }
             return Ok(Some(Some(POLL)));
         }
         // The watch tells when it is gone; the clock, when that takes too long.
@@ -180,7 +190,7 @@ async fn clean(ctx: &Context, facts: &Facts<'_>) -> Result<Option<Duration>, Err
                 ctx.events
                     .publish(&reference, Kind::warning("RedisCleanupFailed", "Cleanup"), &note);
             }
-            remove(ctx, facts).await?;
+            release(ctx, &facts.cluster.metadata).await?;
             Ok(None)
         }
     }
@@ -204,28 +214,36 @@ fn result(job: &Job) -> Option<bool> {
     Some(ended.type_ == "Complete")
 }
 
-async fn remove(ctx: &Context, facts: &Facts<'_>) -> Result<(), Error> {
-    let finalizers: Vec<_> = facts
-        .cluster
-        .finalizers()
+/// Takes our finalizer away, if it is there.
+///
+/// # Errors
+/// When the request fails.
+pub(super) async fn release(ctx: &Context, metadata: &ObjectMeta) -> Result<(), Error> {
+    let all = metadata.finalizers.as_deref().unwrap_or_default();
+    let others: Vec<_> = all
         .iter()
         .filter(|name| *name != REDIS_CLEANUP_FINALIZER)
         .cloned()
         .collect();
-    match write_finalizers(ctx, facts, &finalizers).await {
+    if others.len() == all.len() {
+        return Ok(());
+    }
+    match write_finalizers(ctx, metadata, &others).await {
         Err(Error::Finalizer(error)) if error.is_not_found() => Ok(()),
         result => result,
     }
 }
 
 /// Replaces the list, if the cluster is still the one that was read.
-async fn write_finalizers(ctx: &Context, facts: &Facts<'_>, finalizers: &[String]) -> Result<(), Error> {
-    let api: Api<RayCluster> = Api::namespaced(ctx.client.clone(), facts.namespace);
+async fn write_finalizers(ctx: &Context, metadata: &ObjectMeta, finalizers: &[String]) -> Result<(), Error> {
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    let api: Api<RayCluster> = Api::namespaced(ctx.client.clone(), namespace);
     let patch = json!({"metadata": {
         "finalizers": finalizers,
-        "resourceVersion": facts.cluster.metadata.resource_version,
+        "resourceVersion": metadata.resource_version,
     }});
-    within(api.patch_metadata(facts.name, &merge(), &Patch::Merge(patch)))
+    let name = metadata.name.as_deref().unwrap_or_default();
+    within(api.patch_metadata(name, &merge(), &Patch::Merge(patch)))
         .await
         .map(drop)
         .map_err(Error::Finalizer)

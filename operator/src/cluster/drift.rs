@@ -36,7 +36,8 @@ pub(super) fn covers(live: &Value, desired: &Value) -> bool {
 pub(super) fn correction(live: &Value, metadata: &ObjectMeta, desired: Value) -> Option<Value> {
     let is_covered = covers(live, &desired);
     let mut patch = desired;
-    if !take_back(metadata, &mut patch) && is_covered {
+    let is_replaced = replace(live, &mut patch);
+    if !take_back(metadata, &mut patch) && !is_replaced && is_covered {
         return None;
     }
     // Ours is there, and a list that is replaced whole would drop other owners.
@@ -52,6 +53,27 @@ const MAPS: [[&str; 2]; 3] = [
     ["metadata", "annotations"],
     ["spec", "selector"],
 ];
+
+/// Fields of an Ingress to which the API server adds no defaults: they are as desired, or replaced whole.
+const WHOLE: [&str; 2] = ["rules", "tls"];
+
+/// Adds nulls for such fields that are there and not desired; whether one of them is another than is desired.
+fn replace(live: &Value, patch: &mut Value) -> bool {
+    let (Some("Ingress"), Some(live)) = (patch["kind"].as_str(), live.get("spec")) else {
+        return false;
+    };
+    let Some(desired) = child(patch, "spec") else {
+        return false;
+    };
+    let mut differs = false;
+    for field in WHOLE {
+        if live[field] != desired[field] {
+            desired[field] = desired[field].take();
+            differs = true;
+        }
+    }
+    differs
+}
 
 /// Adds nulls for the keys that we wrote once and do not want any more; whether there are any.
 fn take_back(metadata: &ObjectMeta, patch: &mut Value) -> bool {
@@ -97,7 +119,7 @@ mod tests {
     #[test]
     fn additions_of_others_are_no_drift() {
         let desired = json!({
-            "kind": "Ingress",
+            "kind": "Service",
             "metadata": {"annotations": {"a": "1"}},
             "spec": {"ports": [{"name": "x", "port": 1}, {"name": "y", "port": 2}]},
         });
@@ -119,6 +141,19 @@ mod tests {
         let two = json!({"spec": {"ports": [{"name": "x", "port": 1}, {"name": "y", "port": 2}]}});
         assert!(!covers(&two, &desired));
         assert!(!covers(&json!({"spec": {}}), &desired));
+    }
+
+    #[test]
+    fn rules_and_certificates_of_an_ingress_are_replaced_whole() {
+        let live = json!({"spec": {"ingressClassName": "nginx", "rules": [{"host": "a", "http": {}}], "tls": [{"hosts": ["a"]}]}});
+        let desired = json!({"kind": "Ingress", "spec": {"rules": [{"http": {}}]}});
+        let patch = json!({"kind": "Ingress", "spec": {"rules": [{"http": {}}], "tls": null}});
+        assert_eq!(
+            correction(&live, &ObjectMeta::default(), desired.clone()),
+            Some(patch)
+        );
+        let live = json!({"spec": {"ingressClassName": "nginx", "rules": [{"http": {}}]}});
+        assert_eq!(correction(&live, &ObjectMeta::default(), desired), None);
     }
 
     #[test]

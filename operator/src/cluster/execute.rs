@@ -197,8 +197,11 @@ impl Executor<'_> {
         } else {
             "worker"
         };
-        let what = format!("Failed to create {part} Pod {}/{what}", self.facts.namespace);
-        (Failure::new(reason, "Create", &what, error), error.setback())
+        let about = format!("Failed to create {part} Pod {}/{what}", self.facts.namespace);
+        let mut failure = Failure::new(reason, "Create", &about, error);
+        // The API server's sentence has the name that was drawn: without it, the next attempt's is the same.
+        failure.message = failure.message.replace(name, what);
+        (failure, error.setback())
     }
 
     /// Deletes pods, workers before heads.
@@ -206,7 +209,13 @@ impl Executor<'_> {
         let (heads, workers): (Vec<_>, Vec<_>) = deletes
             .iter()
             .partition(|delete| delete.pod.node_type == NodeType::Head);
-        for part in [workers, heads] {
+        for mut part in [workers, heads] {
+            // The head's hash tells of workers of the old spec: it stays until they are gone.
+            part.retain(|delete| {
+                delete.why != Why::Recreate
+                    || delete.pod.node_type != NodeType::Head
+                    || outcome.failures.is_empty()
+            });
             let requests: Vec<_> = part.into_iter().map(|delete| self.delete_one(delete)).collect();
             let results: Vec<_> = stream::iter(requests).buffer_unordered(DELETIONS).collect().await;
             for result in results {

@@ -7,10 +7,10 @@ use http::{Request, Response, StatusCode};
 use k8s_openapi::api::core::v1::Service;
 use kube::Client;
 use kube::client::Body;
-use kube::core::DeserializeGuard;
 use kube::runtime::reflector::store;
 use kube::runtime::watcher::Event;
 use prometheus_client::registry::Registry;
+use ray_api::meta::REDIS_CLEANUP_FINALIZER;
 use ray_api::ray::RayCluster;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -23,6 +23,7 @@ use super::memory::Memories;
 use super::metrics::Metrics;
 use super::pods::{Feed, PodIndex};
 use super::reconcile::reconcile;
+use crate::guard::Guarded;
 
 /// A request: verb and path, and the body.
 type Seen = (String, Value);
@@ -55,7 +56,7 @@ impl Server {
                     echo["spec"] = json!({"headGroupSpec": {}});
                 }
                 let (code, reply) = if refuse {
-                    let message = "pods is forbidden: exceeded quota: q";
+                    let message = format!("pods \"{name}\" is forbidden: exceeded quota: q");
                     let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403,
                         "reason": "Forbidden", "message": message});
                     (StatusCode::FORBIDDEN, status)
@@ -105,7 +106,7 @@ impl Server {
     /// One pass; the requests that it made.
     async fn pass(&self, cluster: &Value) -> Vec<Seen> {
         let cluster: RayCluster = serde_json::from_value(cluster.clone()).unwrap();
-        reconcile(Arc::new(DeserializeGuard(Ok(cluster))), Arc::clone(&self.ctx))
+        reconcile(Arc::new(Guarded(Ok(cluster))), Arc::clone(&self.ctx))
             .await
             .unwrap();
         std::mem::take(&mut *self.seen.lock().unwrap())
@@ -210,8 +211,8 @@ async fn one_groups_quota_stops_no_other_and_is_said_at_once() {
     assert_eq!(failure["observedGeneration"], 1);
     let message = failure["message"].as_str().unwrap();
     assert!(
-        message.ends_with(": pods is forbidden: exceeded quota: q"),
-        "the server's own sentence: {message}"
+        message.ends_with(": pods \"c-a-worker-\" is forbidden: exceeded quota: q"),
+        "the server's own sentence, the same at the next attempt: {message}"
     );
     let mut told = cluster();
     told["status"] = status.clone();
@@ -256,9 +257,15 @@ async fn a_cluster_without_an_image_says_what_to_do_and_one_of_another_manager_i
             .contains("kubectl ray render")
     );
 
-    let mut foreign = cluster();
-    foreign["spec"]["managedBy"] = json!("kueue.x-k8s.io/multikueue");
-    assert!(server.pass(&foreign).await.is_empty());
+    for manager in ["kueue.x-k8s.io/multikueue", ""] {
+        let mut foreign = cluster();
+        foreign["spec"]["managedBy"] = json!(manager);
+        assert!(server.pass(&foreign).await.is_empty(), "{manager:?}");
+        foreign["metadata"]["finalizers"] = json!([REDIS_CLEANUP_FINALIZER, "other/one"]);
+        foreign["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let seen = server.pass(&foreign).await;
+        assert_eq!(seen[0].1["metadata"]["finalizers"], json!(["other/one"]));
+    }
 }
 
 #[tokio::test]
@@ -334,4 +341,72 @@ async fn the_token_is_made_before_pods_and_again_when_one_lacks_it() {
     ]});
     Feed::new(server.index.clone(), None).handle(Event::Apply(serde_json::from_value(stuck).unwrap()));
     assert_eq!(count(&server.pass(&cluster).await, SECRETS), 1);
+}
+
+/// Fact 29.
+#[tokio::test]
+async fn the_finalizer_is_written_before_any_pod_unless_the_cleanup_is_off() {
+    const CLUSTER: &str = "PATCH /apis/ray.io/v1/namespaces/n/rayclusters/c";
+    let mut cluster = cluster();
+    cluster["spec"]["gcsFaultToleranceOptions"] = json!({"redisAddress": "redis:6379"});
+    let server = Server::start("");
+    let seen = server.pass(&cluster).await;
+    assert_eq!(seen[0].0, CLUSTER);
+    assert_eq!(
+        seen[0].1["metadata"]["finalizers"],
+        json!([REDIS_CLEANUP_FINALIZER])
+    );
+    assert_eq!(count(&seen, PODS), 5);
+    let mut server = Server::start("");
+    Arc::get_mut(&mut server.ctx).unwrap().config.args.redis_cleanup = false;
+    assert_eq!(count(&server.pass(&cluster).await, CLUSTER), 0);
+}
+
+/// Fact 14.
+#[tokio::test]
+async fn a_head_that_is_refused_stops_no_worker_and_has_its_own_reason() {
+    let server = Server::start("c-head-");
+    let seen = server.pass(&cluster()).await;
+    assert_eq!(count(&seen, PODS), 5, "one for the head, four workers");
+    let (_, status) = seen.iter().find(|(made, _)| made == STATUS).unwrap();
+    let conditions = status["status"]["conditions"].as_array().unwrap();
+    let failure = conditions
+        .iter()
+        .find(|it| it["type"] == "ReplicaFailure")
+        .unwrap();
+    assert_eq!(failure["reason"], "FailedCreateHeadPod");
+    let told = server.told(3).await;
+    assert!(
+        told.iter().any(|(reason, _)| reason == "FailedToCreateHeadPod"),
+        "{told:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_cluster_that_cannot_be_read_is_told_so_and_can_be_deleted() {
+    let server = Server::start("");
+    let guarded = |deleted: bool| {
+        let mut object = json!({
+            "metadata": {"name": "c", "namespace": "n", "uid": "u", "generation": 3,
+                "finalizers": [REDIS_CLEANUP_FINALIZER]},
+            "spec": {"headGroupSpec": {}, "workerGroupSpecs": [{"groupName": "g", "numOfHosts": "two"}]},
+        });
+        if deleted {
+            object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        let guarded: Guarded = serde_json::from_value(object).unwrap();
+        assert!(guarded.0.is_err());
+        Arc::new(guarded)
+    };
+    let seen = || std::mem::take(&mut *server.seen.lock().unwrap());
+    for _ in 0..2 {
+        reconcile(guarded(false), Arc::clone(&server.ctx)).await.unwrap();
+    }
+    assert!(seen().is_empty(), "its pods stay as they are");
+    let told = server.told(1).await;
+    assert_eq!((told.len(), told[0].0.as_str()), (1, "InvalidRayClusterSpec"));
+    assert!(told[0].1.contains("two"), "{told:?}");
+
+    reconcile(guarded(true), Arc::clone(&server.ctx)).await.unwrap();
+    assert_eq!(seen()[0].1["metadata"]["finalizers"], json!([]));
 }

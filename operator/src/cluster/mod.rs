@@ -26,6 +26,7 @@ mod reconcile;
 mod report;
 mod request;
 pub mod status;
+mod unreadable;
 mod watch;
 
 #[cfg(test)]
@@ -48,13 +49,14 @@ use tokio_util::sync::CancellationToken;
 pub use config::{ClusterArgs, Config};
 pub use metrics::Metrics;
 
+use crate::guard::Guarded;
 use crate::shared::Shared;
 use context::{ChildStores, Context};
 use events::Events;
 use kube::runtime::Predicate;
 use memory::Memories;
 use pods::PodIndex;
-use watch::{Guarded, Trigger};
+use watch::Trigger;
 
 /// Runs until `shutdown`; passes that are under way are finished.
 ///

@@ -8,6 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use rand::Rng;
+use ray_api::names;
 use ray_api::ray::RayCluster;
 use ray_api::validate;
 
@@ -18,8 +19,8 @@ use super::memory::{Memory, lock};
 use super::plan::{self, Situation};
 use super::pods::ClusterKey;
 use super::report::{Report, listed};
-use super::watch::Guarded;
-use super::{children, cleanup, execute};
+use super::{children, cleanup, execute, unreadable};
+use crate::guard::Guarded;
 
 /// A cluster that nothing happens to is looked at this often; no request comes of it.
 const RESYNC: Duration = Duration::from_secs(300);
@@ -33,10 +34,7 @@ const MANAGED_BY: &str = "ray.io/kuberay-operator";
 pub(super) async fn reconcile(guarded: Arc<Guarded>, ctx: Arc<Context>) -> Result<Action, Error> {
     let cluster = match &guarded.0 {
         Ok(cluster) => cluster,
-        Err(invalid) => {
-            tracing::warn!(name = guarded.name_any(), error = %invalid.error, "this RayCluster cannot be read");
-            return Ok(Action::await_change());
-        }
+        Err(unreadable) => return unreadable::tell(&ctx, &guarded, &unreadable.why).await,
     };
     if cluster
         .spec
@@ -44,6 +42,10 @@ pub(super) async fn reconcile(guarded: Arc<Guarded>, ctx: Arc<Context>) -> Resul
         .as_deref()
         .is_some_and(|manager| manager != MANAGED_BY)
     {
+        // It may have been ours before: a finalizer that nobody else knows must not keep it.
+        if cluster.metadata.deletion_timestamp.is_some() {
+            cleanup::release(&ctx, &cluster.metadata).await?;
+        }
         return Ok(Action::await_change());
     }
     let start = Instant::now();
@@ -111,7 +113,7 @@ async fn pass(
             pods: &pods,
             now: Timestamp::now(),
             held_until: &|group| lock(memory).held_until(group),
-            replica_name: &mut |group| format!("{group}-{}", execute::suffix()),
+            replica_name: &mut |group| names::check_label(&format!("{group}-{}", execute::suffix())),
         },
     );
     let mut outcome = execute::Outcome::default();

@@ -5,10 +5,8 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Api, Patch};
+use kube::Resource;
 use kube::runtime::controller::Action;
-use kube::{Resource, ResourceExt};
-use ray_api::ray::RayCluster;
 use ray_api::ray::v1::RayClusterStatus;
 use ray_api::validate::{self, Class, Invalid};
 
@@ -21,7 +19,7 @@ use super::execute::Outcome;
 use super::memory::{Memory, lock};
 use super::plan::{Plan, Suspension, Why, suspension};
 use super::pods::{ClusterKey, NodeType};
-use super::request::{apply, within};
+use super::request::apply_status;
 use super::status::{self, Observation};
 
 /// Reason of the event about a cluster that is not acted on.
@@ -130,7 +128,7 @@ impl Report<'_> {
     fn replica_failure(&self, plan: &Plan, outcome: &Outcome) -> Option<(&'static str, String)> {
         let now = outcome.failures.first().map(failure);
         now.or_else(|| lock(self.memory).why_held(&plan.held).map(failure))
-            .or_else(|| Some(("SeveralHeadPods", plan.problem.clone()?)))
+            .or_else(|| plan.problem.clone())
     }
 
     /// When the groups that are held may go on.
@@ -159,15 +157,14 @@ impl Report<'_> {
     }
 
     async fn write_status(&self, old: &RayClusterStatus, new: RayClusterStatus) -> Result<(), Error> {
-        let api: Api<RayCluster> = Api::namespaced(self.ctx.client.clone(), &self.key.namespace);
-        let patch = Patch::Apply(status::patch(self.facts.cluster, old, &new));
-        let answer = within(api.patch_status(&self.key.name, &apply(), &patch)).await;
+        let patch = status::patch(self.facts.cluster, old, &new);
+        let answer = apply_status(&self.ctx.client, &self.key.namespace, &self.key.name, patch).await;
         match answer {
-            Ok(cluster) => {
+            Ok(written) => {
                 self.ctx.metrics.status_writes.inc();
-                let version = cluster.resource_version();
+                let version = written.metadata.resource_version;
                 // The answer, not the wish: it has what other writers said too.
-                let status = cluster.status.unwrap_or(new);
+                let status = written.status.unwrap_or(new);
                 lock(self.memory).status_written(status, version.as_deref(), Instant::now());
                 Ok(())
             }
@@ -261,7 +258,7 @@ impl Report<'_> {
 }
 
 /// KubeRay's event reasons differ from those of its conditions.
-fn event_reason(reason: &'static str, message: &str) -> &'static str {
+pub(super) fn event_reason(reason: &'static str, message: &str) -> &'static str {
     match reason {
         "FailedCreateHeadPod" if message.contains("error looking up service account") => {
             "AutoscalerServiceAccountNotFound"

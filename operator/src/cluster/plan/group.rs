@@ -74,8 +74,9 @@ fn single_host(
     if missing == 0 || plan.is_held(Some(&spec.group_name), situation) {
         return;
     }
+    let part = plan.part(missing);
     let taken: BTreeSet<u32> = pods.iter().filter_map(|pod| pod.replica).collect();
-    let free = (0..).filter(|replica| !taken.contains(replica)).take(missing);
+    let free = (0..).filter(|replica| !taken.contains(replica)).take(part);
     plan.create.extend(free.map(|replica| Create::Worker {
         group: index,
         identity: WorkerIdentity {

@@ -31,11 +31,12 @@ pub(super) fn plan(facts: &Facts<'_>, situation: &Situation<'_>, plan: &mut Plan
         }
         several => {
             let names: Vec<_> = several.iter().map(|pod| pod.name.as_str()).collect();
-            plan.problem = Some(format!(
+            let message = format!(
                 "there are {} head pods ({}): delete all but one",
                 several.len(),
                 names.join(", ")
-            ));
+            );
+            plan.problem = Some(("SeveralHeadPods", message));
             true
         }
     }

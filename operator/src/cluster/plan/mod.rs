@@ -52,6 +52,10 @@ pub enum Create {
     },
 }
 
+/// Pods of a group that one pass creates at most; the next pass goes on. A number that nobody can mean, and the
+/// CRD allows 2³¹ − 1, must not fill our memory before the first request.
+const PART: usize = 2000;
+
 /// Why a pod is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
@@ -93,8 +97,8 @@ pub struct Plan {
     pub create: Vec<Create>,
     /// A head whose hash and version are written anew.
     pub restamp: Option<Arc<PodView>>,
-    /// Something that a person has to solve.
-    pub problem: Option<String>,
+    /// Something that a person has to solve: reason and message.
+    pub problem: Option<(&'static str, String)>,
     /// Groups that lack pods and create none for a while; the head's is `None`.
     pub held: Vec<Option<String>>,
     /// When to look again, if nothing happens until then.
@@ -192,7 +196,10 @@ fn delete_all(pods: &[Arc<PodView>], why: Why) -> Plan {
         .cloned()
         .partition(|pod| pod.node_type == NodeType::Head);
     plan.delete_each(&workers, why);
-    plan.delete_each(&heads, why);
+    let is_unseen = |pod: &Arc<PodView>| !pod.is_terminating() && pod.uid.is_empty();
+    if why != Why::Recreate || !workers.iter().any(is_unseen) {
+        plan.delete_each(&heads, why);
+    }
     plan
 }
 
@@ -218,6 +225,14 @@ impl Plan {
                     why,
                 }),
         );
+    }
+
+    /// As many of the missing as one pass may create; the rest follows at once.
+    fn part(&mut self, missing: usize) -> usize {
+        if missing > PART {
+            self.look_again_in(Duration::ZERO);
+        }
+        missing.min(PART)
     }
 
     /// Looks again after that long, or sooner.

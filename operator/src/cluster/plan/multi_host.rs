@@ -66,6 +66,12 @@ pub(super) fn plan(
             None => kept.push(replica),
         }
     }
+    if let Some(short) = kept
+        .iter()
+        .find(|replica| replica.name.is_none() && replica.pods.len() < hosts)
+    {
+        plan.problem = Some(("AdoptedReplicaIncomplete", adopted(spec, hosts, short)));
+    }
     if kept.len() > wanted && may_shrink(facts) {
         kept.sort_by_key(|replica| (replica.is_ready(), std::cmp::Reverse(replica.index())));
         for replica in kept.drain(..kept.len() - wanted) {
@@ -79,6 +85,19 @@ pub(super) fn plan(
         complete(index, &kept, hosts, plan);
         create(index, spec, &kept, (wanted, hosts), situation, plan);
     }
+}
+
+/// What a person does about adopted pods that do not make whole replicas.
+fn adopted(spec: &WorkerGroupSpec, hosts: usize, short: &Replica) -> String {
+    let names: Vec<_> = short.pods.iter().map(|pod| pod.name.as_str()).collect();
+    format!(
+        "pods of the group {} are from before replicas had names, and do not make whole replicas of {hosts} hosts: \
+         {} of them are left over ({}). Nothing tells which hosts belong together: delete the pods of the replica \
+         that lost a host, and it is made anew",
+        spec.group_name,
+        names.len(),
+        names.join(", "),
+    )
 }
 
 /// Adds the hosts that a replica, none of which ran yet, still lacks: a quota may let only some through.
@@ -112,7 +131,11 @@ fn create(
 ) {
     let taken: BTreeSet<u32> = kept.iter().filter_map(Replica::index).collect();
     let free = (0..).filter(|replica| !taken.contains(replica));
-    for replica in free.take(wanted.saturating_sub(kept.len())) {
+    // A replica is not begun where it cannot be made whole: validation bounds its hosts.
+    let part = plan
+        .part(wanted.saturating_sub(kept.len()).saturating_mul(hosts))
+        .div_ceil(hosts);
+    for replica in free.take(part) {
         let name = (situation.replica_name)(&spec.group_name);
         let hosts = u32::try_from(hosts).unwrap_or(u32::MAX);
         plan.create.extend((0..hosts).map(|host| Create::Worker {

@@ -16,8 +16,11 @@ fn terminating(since: &str) -> Value {
 }
 
 fn plan_at(cluster: &RayCluster, pods: &[Arc<PodView>], now: Timestamp) -> Plan {
-    let config = Config::for_tests();
-    let facts = Facts::new(cluster, &config);
+    plan_with(&Config::for_tests(), cluster, pods, now)
+}
+
+fn plan_with(config: &Config, cluster: &RayCluster, pods: &[Arc<PodView>], now: Timestamp) -> Plan {
+    let facts = Facts::new(cluster, config);
     let mut drawn = 0;
     let mut situation = Situation {
         pods,
@@ -165,7 +168,7 @@ fn two_heads_are_a_problem_for_a_person() {
     let pods = [head(json!({})), pod("second", labels, json!({}))];
     let plan = plan_of(&group(json!({"replicas": 1})), &pods);
     assert!(plan.delete.is_empty());
-    assert!(plan.problem.unwrap().contains("head, second"));
+    assert!(plan.problem.unwrap().1.contains("head, second"));
     assert_eq!(plan.create.len(), 1, "workers are not held up by it");
 }
 
@@ -322,4 +325,68 @@ fn a_held_group_creates_nothing_and_says_when_it_will() {
     let plan = plan(&facts, &mut situation);
     assert_eq!(plan.create, [Create::Head]);
     assert_eq!(plan.look_again, Some(Duration::from_secs(30)));
+}
+
+#[test]
+fn a_number_that_nobody_can_mean_is_planned_in_parts() {
+    for hosts in [1, 4] {
+        let asked = group(json!({"replicas": i32::MAX, "maxReplicas": i32::MAX, "numOfHosts": hosts}));
+        let plan = plan_of(&asked, &[]);
+        assert!((2..=5000).contains(&plan.create.len()), "{}", plan.create.len());
+        assert!(plan.look_again.is_some(), "the rest follows");
+    }
+}
+
+/// Facts 5, 6 and 8.
+#[test]
+fn under_the_autoscaler_only_named_workers_go_and_a_later_scale_up_is_met() {
+    let pods: Vec<_> = [head(json!({}))].into_iter().chain((0..5).map(worker)).collect();
+    let with = |replicas: i32, names: Value| {
+        let mut cluster = group(json!({"replicas": replicas, "scaleStrategy": {"workersToDelete": names}}));
+        cluster.spec.enable_in_tree_autoscaling = Some(true);
+        cluster
+    };
+    let plan = plan_of(&with(3, json!(["w1", "gone"])), &pods);
+    assert_eq!(deleted(&plan), [("w1", Why::Named)]);
+    assert!(plan.create.is_empty());
+    let left: Vec<_> = pods.iter().filter(|pod| pod.name != "w1").cloned().collect();
+    assert_eq!(created(&plan_of(&with(6, json!(["w1", "gone"])), &left)), [1, 5]);
+    let mut config = Config::for_tests();
+    config.args.random_pod_delete = true;
+    let plan = plan_with(&config, &with(2, json!(["w4"])), &pods, at(1_000_000_000));
+    let gone = [("w4", Why::Named), ("w3", Why::Surplus), ("w2", Why::Surplus)];
+    assert_eq!(deleted(&plan), gone);
+}
+
+#[test]
+fn a_recreation_keeps_the_head_until_every_worker_is_told() {
+    let asked = cluster(json!({"spec": {"upgradeStrategy": {"type": "Recreate"}}}));
+    let old = head(json!({"metadata": {"annotations": {
+        "ray.io/upgrade-strategy-recreate-hash": "old",
+        "ray.io/kuberay-version": ray_api::meta::operator_version(),
+    }}}));
+    let mut unseen = PodView::clone(&worker(1));
+    unseen.uid.clear();
+    let plan = plan_of(&asked, &[Arc::clone(&old), worker(0), Arc::new(unseen)]);
+    assert_eq!(deleted(&plan), [("w0", Why::Recreate)]);
+    let plan = plan_of(&asked, &[old, worker(0), worker(1)]);
+    let all = [
+        ("w0", Why::Recreate),
+        ("w1", Why::Recreate),
+        ("head", Why::Recreate),
+    ];
+    assert_eq!(deleted(&plan), all);
+}
+
+#[test]
+fn an_adopted_replica_that_lost_a_host_is_a_problem_for_a_person() {
+    let pods = [head(json!({})), worker(0), worker(1), worker(2)];
+    let plan = plan_of(&group(json!({"replicas": 2, "numOfHosts": 2})), &pods);
+    assert!(
+        plan.delete.is_empty() && plan.create.is_empty(),
+        "nothing tells whose host it was"
+    );
+    let (reason, message) = plan.problem.unwrap();
+    assert_eq!(reason, "AdoptedReplicaIncomplete");
+    assert!(message.contains("(w2)"), "{message}");
 }

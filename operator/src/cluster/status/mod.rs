@@ -115,7 +115,8 @@ fn state(
             old.state
         };
     }
-    let failed = observation.replica_failure.is_some() || observation.object_failure.is_some();
+    // Without its Service nobody finds the head; what else could not be brought about is told, and keeps nobody waiting.
+    let failed = observation.replica_failure.is_some() || observation.head_service.is_none();
     if count.complete && !failed {
         return Some(ClusterState::Ready);
     }

@@ -22,15 +22,23 @@ struct Pass<'a> {
     pods: &'a [Arc<PodView>],
     service: Option<Service>,
     failure: Option<&'static str>,
+    object: Option<&'static str>,
+    unsupported: Option<&'static str>,
     now: i64,
+}
+
+fn headless() -> Service {
+    serde_json::from_value(json!({"spec": {"clusterIP": "None"}})).unwrap()
 }
 
 impl Default for Pass<'_> {
     fn default() -> Self {
         Self {
             pods: &[],
-            service: None,
+            service: Some(headless()),
             failure: None,
+            object: None,
+            unsupported: None,
             now: 1,
         }
     }
@@ -48,8 +56,10 @@ impl Pass<'_> {
             replica_failure: self
                 .failure
                 .map(|message| ("FailedCreateWorkerPod", message.to_owned())),
-            object_failure: None,
-            unsupported: None,
+            object_failure: self
+                .object
+                .map(|message| ("FailedToCreateIngress", message.to_owned())),
+            unsupported: self.unsupported.map(str::to_owned),
             now: &now,
         };
         let status = compute(&facts, &observation);
@@ -286,7 +296,8 @@ fn suspension_goes_through_its_steps_and_forgets_what_was_provisioned() {
         says(&status, condition::HEAD_POD_READY),
         ("False", "HeadPodNotFound")
     );
-    assert_eq!(status.head, None, "a suspended cluster has no head");
+    let pod = status.head.and_then(|head| head.pod_name);
+    assert_eq!(pod, None, "a suspended cluster has no head");
 
     cluster.spec.suspend = None;
     assert_eq!(says(&seen(&mut cluster, &[]), condition::SUSPENDED).0, "False");
@@ -412,6 +423,85 @@ fn what_is_no_more_is_written_as_nothing() {
         (&status["readyWorkerReplicas"], &status["state"]),
         (&json!(0), &json!(""))
     );
-    assert_eq!(status["head"], json!({"podName": "", "podIP": ""}));
+    let head = json!({"podName": "", "podIP": "", "serviceName": "c-head-svc", "serviceIP": ""});
+    assert_eq!(status["head"], head);
     assert_eq!(patch["metadata"]["uid"], "u");
+}
+
+#[test]
+fn an_ingress_of_somebody_else_is_told_and_holds_nothing_back() {
+    let mut cluster = group(json!({"replicas": 1}));
+    let pods = [head(json!({})), worker(0)];
+    let foreign = Some("Ingress c-head-ingress exists and is not owned by this RayCluster");
+    let status = Pass {
+        pods: &pods,
+        object: foreign,
+        ..Pass::default()
+    }
+    .over(&mut cluster);
+    assert_eq!(
+        (word(&status), says(&status, OBJECT_FAILURE).0),
+        ("ready", "True")
+    );
+    let without = Pass {
+        pods: &pods,
+        object: foreign,
+        service: None,
+        ..Pass::default()
+    };
+    let status = without.over(&mut group(json!({"replicas": 1})));
+    assert_eq!(word(&status), "", "nobody finds a head without its Service");
+}
+
+#[test]
+fn what_is_not_supported_is_said_as_long_as_it_is_asked_for() {
+    let mut cluster = group(json!({"replicas": 0}));
+    let pods = [head(json!({}))];
+    let asking = Pass {
+        pods: &pods,
+        unsupported: Some("spec.tlsOptions: not yet"),
+        ..Pass::default()
+    };
+    let status = asking.over(&mut cluster);
+    assert_eq!(says(&status, UNSUPPORTED_FEATURES), ("True", "NotSupported"));
+    assert_eq!(word(&status), "ready", "it runs all the same");
+    assert_eq!(says(&seen(&mut cluster, &pods), UNSUPPORTED_FEATURES), ("", ""));
+}
+
+/// Fact 16: a suspension is atomic.
+#[test]
+fn a_suspension_that_is_taken_back_still_ends_first() {
+    for last in [Some(false), None, Some(true)] {
+        let mut cluster = group(json!({"replicas": 0}));
+        let pods = [head(json!({}))];
+        cluster.spec.suspend = Some(true);
+        seen(&mut cluster, &pods);
+        cluster.spec.suspend = Some(false);
+        let status = seen(&mut cluster, &pods);
+        assert_eq!(says(&status, condition::SUSPENDING).0, "True");
+        cluster.spec.suspend = last;
+        let status = seen(&mut cluster, &[]);
+        let both = [condition::SUSPENDING, condition::SUSPENDED].map(|type_| says(&status, type_).0);
+        assert_eq!(both, ["False", "True"]);
+        let stays = says(&seen(&mut cluster, &[]), condition::SUSPENDED).0 == "True";
+        assert_eq!(stays, last == Some(true));
+    }
+}
+
+/// Facts 25 and 28.
+#[test]
+fn ready_counts_pods_not_replicas_and_no_suspended_group() {
+    let mut cluster = group(json!({"replicas": 2, "numOfHosts": 4}));
+    let all: Vec<_> = [head(json!({}))].into_iter().chain((0..8).map(worker)).collect();
+    assert_eq!(word(&seen(&mut cluster, &all[..8])), "");
+    let status = seen(&mut cluster, &all);
+    assert_eq!(word(&status), "ready");
+    let counts = [
+        status.desired_worker_replicas,
+        status.ready_worker_replicas,
+        status.available_worker_replicas,
+    ];
+    assert_eq!(counts, [Some(8); 3]);
+    let mut off = group(json!({"replicas": 3, "suspend": true}));
+    assert_eq!(word(&seen(&mut off, &[head(json!({}))])), "ready");
 }

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{ResourceQuota, Secret, Service, ServiceAccount}
 use k8s_openapi::api::networking::v1::Ingress;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PostParams};
 use ray_tests::eventually;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -145,6 +145,101 @@ async fn services_follow_the_spec_and_go_when_it_asks_for_them_no_more() -> anyh
     let ingresses = life.api::<Ingress>();
     eventually("the Ingress goes", || async {
         Ok(ingresses.get_opt("c-head-ingress").await?.is_none().then_some(()))
+    })
+    .await
+}
+
+#[tokio::test]
+#[ignore = "needs a control plane: make test"]
+async fn what_the_spec_says_no_more_goes_from_services_and_the_ingress() -> anyhow::Result<()> {
+    let life = Life::new("remove").await?;
+    let _operator = life.operator()?;
+    let mut object = with_everything("c");
+    let options = json!({"host": "a.example", "tls": [{"hosts": ["a.example"]}]});
+    object["spec"]["headGroupSpec"]["ingressOptions"] = options;
+    object["spec"]["headServiceAnnotations"] = json!({"team": "a"});
+    life.create(object).await?;
+    let (services, ingresses) = (life.api::<Service>(), life.api::<Ingress>());
+    eventually("the Ingress", || async {
+        Ok(ingresses.get_opt("c-head-ingress").await?)
+    })
+    .await?;
+    // As an admission plugin that fills in a class does.
+    let class = json!({"spec": {"ingressClassName": "nginx"}});
+    life.meddle::<Ingress>("c-head-ingress", class).await?;
+    let kind = |service: &Service| service.spec.as_ref().and_then(|spec| spec.type_.clone());
+    let head = |head: Value| json!({"spec": {"headServiceAnnotations": null, "headGroupSpec": head}});
+
+    // Headless before: Kubernetes gives it an address by making it anew.
+    life.patch(
+        "c",
+        head(json!({"serviceType": "NodePort", "ingressOptions": null})),
+    )
+    .await?;
+    eventually("the head Service has a node port", || async {
+        let Some(service) = services.get_opt("c-head-svc").await? else {
+            return Ok(None);
+        };
+        anyhow::ensure!(
+            kind(&service).as_deref() == Some("NodePort"),
+            "{:?}",
+            kind(&service)
+        );
+        Ok(Some(()))
+    })
+    .await?;
+    life.patch("c", head(json!({"serviceType": null}))).await?;
+    eventually("both follow", || async {
+        let ingress = ingresses.get("c-head-ingress").await?;
+        let spec = ingress.spec.unwrap_or_default();
+        let host = spec.rules.iter().flatten().find_map(|rule| rule.host.clone());
+        anyhow::ensure!(host.is_none() && spec.tls.is_none(), "{host:?} {:?}", spec.tls);
+        anyhow::ensure!(
+            spec.ingress_class_name.as_deref() == Some("nginx"),
+            "the class went"
+        );
+        let service = services.get("c-head-svc").await?;
+        anyhow::ensure!(
+            kind(&service).as_deref() == Some("ClusterIP"),
+            "{:?}",
+            kind(&service)
+        );
+        Ok((!service.annotations().contains_key("team")).then_some(()))
+    })
+    .await?;
+    let failure = life.condition("c", "ObjectFailure").await?;
+    anyhow::ensure!(
+        failure.is_none_or(|it| it.status == "False"),
+        "nothing was refused for good"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+#[ignore = "needs a control plane: make test"]
+async fn what_v1alpha1_let_in_and_nobody_can_read_is_told_so_and_can_be_deleted() -> anyhow::Result<()> {
+    let life = Life::new("unreadable").await?;
+    let _operator = life.operator()?;
+    let mut object = ray_cluster("c", 1);
+    object["apiVersion"] = json!("ray.io/v1alpha1");
+    object["metadata"]["finalizers"] = json!(["ray.io/gcs-ft-redis-cleanup-finalizer"]);
+    object["spec"]["workerGroupSpecs"][0]["numOfHosts"] = json!("two");
+    let kind = GroupVersionKind::gvk("ray.io", "v1alpha1", "RayCluster");
+    let resource = ApiResource::from_gvk_with_plural(&kind, "rayclusters");
+    let clusters: Api<DynamicObject> =
+        Api::namespaced_with(life.cluster.client.clone(), &life.namespace, &resource);
+    clusters
+        .create(&PostParams::default(), &serde_json::from_value(object)?)
+        .await?;
+    eventually("the event", || async {
+        let told = life.events("c").await?;
+        let why = told.iter().find(|(reason, _)| reason == "InvalidRayClusterSpec");
+        Ok(why.filter(|(_, note)| note.contains("two")).map(drop))
+    })
+    .await?;
+    clusters.delete("c", &DeleteParams::default()).await?;
+    eventually("it is gone", || async {
+        Ok(clusters.get_opt("c").await?.is_none().then_some(()))
     })
     .await
 }

@@ -106,6 +106,28 @@ pub mod annotation {
     pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 }
 
+/// Types of a RayCluster's conditions: the operator writes them, the plugin reads them.
+pub mod condition {
+    /// Pods are being deleted on request; goes on to its end even if the request is taken back.
+    pub const SUSPENDING: &str = "RayClusterSuspending";
+    /// All pods are gone on request.
+    pub const SUSPENDED: &str = "RayClusterSuspended";
+    /// All pods were ready once.
+    pub const PROVISIONED: &str = "RayClusterProvisioned";
+    /// The head is ready.
+    pub const HEAD_POD_READY: &str = "HeadPodReady";
+    /// Pods could not be created or deleted.
+    pub const REPLICA_FAILURE: &str = "ReplicaFailure";
+    /// False while the spec breaks a rule or lacks an image; absent otherwise.
+    pub const ACCEPTED: &str = "Accepted";
+    /// True while a Service, Ingress or RBAC object cannot be brought about; absent otherwise.
+    pub const OBJECT_FAILURE: &str = "ObjectFailure";
+    /// True while the cluster asks for what this operator does not do; absent otherwise.
+    pub const UNSUPPORTED_FEATURES: &str = "UnsupportedFeatures";
+    /// True while nobody can say whether the pods serve.
+    pub const SERVE_HEALTH_UNKNOWN: &str = "ServeHealthUnknown";
+}
+
 /// KubeRay's finalizer on clusters with Redis-backed fault tolerance.
 pub const REDIS_CLEANUP_FINALIZER: &str = "ray.io/gcs-ft-redis-cleanup-finalizer";
 

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;
 use kube::api::ListParams;
 use ray_api::conditions;
-use ray_api::meta::{annotation, label};
+use ray_api::meta::{annotation, condition, label};
 use ray_api::ray::v1::{ClusterState, RayCluster};
 use ray_api::template::v1alpha1::ImageTemplate;
 
@@ -19,8 +20,17 @@ use crate::output;
 pub(crate) struct Observed {
     pub(crate) cluster: RayCluster,
     pub(crate) pods: Vec<Pod>,
-    /// The ImageTemplates that a gated cluster names, and None for those that do not exist.
-    pub(crate) images: Vec<(String, Option<ImageTemplate>)>,
+    /// The ImageTemplates that a gated cluster names.
+    pub(crate) images: Vec<Image>,
+}
+
+/// An image that is waited for.
+pub(crate) struct Image {
+    pub(crate) name: String,
+    /// None where it does not exist.
+    pub(crate) template: Option<ImageTemplate>,
+    /// What its build printed last.
+    pub(crate) last_line: Option<String>,
 }
 
 /// Waits until the cluster is ready.
@@ -52,9 +62,17 @@ pub(crate) async fn observe(connection: &Connection, name: &str) -> Result<Obser
     let mut images = Vec::new();
     if is_gated(&cluster) {
         let templates: Api<ImageTemplate> = connection.api();
-        for template in image_templates(&cluster) {
-            let found = templates.get_opt(&template).await?;
-            images.push((template, found));
+        for name in image_templates(&cluster) {
+            let template = templates.get_opt(&name).await?;
+            let last_line = match &template {
+                Some(template) => super::image::last_line(connection, template).await,
+                None => None,
+            };
+            images.push(Image {
+                name,
+                template,
+                last_line,
+            });
         }
     }
     Ok(Observed {
@@ -117,24 +135,21 @@ pub(crate) fn judge(observed: &Observed) -> Stage {
     if cluster.metadata.deletion_timestamp.is_some() {
         return Stage::Failed(Failure::failed("the RayCluster is being deleted"));
     }
-    if is_gated(cluster) {
-        return judge_images(&observed.images);
-    }
     let status = cluster.status.clone().unwrap_or_default();
     let list = status.conditions.clone().unwrap_or_default();
-    if let Some(refused) = list
-        .iter()
-        .find(|c| c.status != "Unknown" && c.reason.contains("ValidationFailed"))
-    {
+    let current = cluster.metadata.generation.unwrap_or_default();
+    if let Some(refused) = refused(&list, current) {
         return Stage::Failed(Failure::failed(format!(
-            "the operator refuses the spec: {}",
-            refused.message
+            "the operator refuses the cluster: {}: {}",
+            refused.reason, refused.message
         )));
+    }
+    if is_gated(cluster) {
+        return judge_images(&observed.images);
     }
     if cluster.spec.suspend == Some(true) {
         return Stage::Waiting("suspended (spec.suspend is true)".to_owned());
     }
-    let current = cluster.metadata.generation.unwrap_or_default();
     let seen = status
         .observed_generation
         .is_some_and(|generation| generation >= current);
@@ -142,20 +157,34 @@ pub(crate) fn judge(observed: &Observed) -> Stage {
     let settled = status.ready_worker_replicas.unwrap_or_default()
         == status.desired_worker_replicas.unwrap_or_default();
     let ready = status.state == Some(ClusterState::Ready) && settled;
-    if seen && ready && !conditions::is_true(&list, "RayClusterSuspended") {
+    if seen && ready && !conditions::is_true(&list, condition::SUSPENDED) {
         return Stage::Done;
     }
-    Stage::Waiting(waiting_for(observed, seen))
+    Stage::Waiting(waiting_for(observed, &list, seen))
 }
 
-fn judge_images(images: &[(String, Option<ImageTemplate>)]) -> Stage {
-    for (name, template) in images {
-        let Some(template) = template else {
+/// The operator's refusal of this generation: a newer one it may not have looked at yet.
+fn refused(conditions: &[Condition], current: i64) -> Option<&Condition> {
+    conditions::find(conditions, condition::ACCEPTED)
+        .filter(|accepted| accepted.status == "False")
+        .filter(|accepted| accepted.observed_generation.is_none_or(|seen| seen >= current))
+}
+
+fn judge_images(images: &[Image]) -> Stage {
+    for image in images {
+        let name = &image.name;
+        let Some(template) = &image.template else {
             return Stage::Waiting(format!("ImageTemplate `{name}` does not exist yet"));
         };
         match super::image::judge(template) {
             Stage::Done => {}
-            Stage::Waiting(why) => return Stage::Waiting(format!("ImageTemplate `{name}`: {why}")),
+            Stage::Waiting(why) => {
+                let line = image.last_line.as_ref().map(|line| format!(": {line}"));
+                return Stage::Waiting(format!(
+                    "ImageTemplate `{name}`: {why}{}",
+                    line.unwrap_or_default()
+                ));
+            }
             Stage::Failed(failure) => {
                 return Stage::Failed(failure.hint(format!("see `kubectl ray build log {name}`")));
             }
@@ -164,8 +193,8 @@ fn judge_images(images: &[(String, Option<ImageTemplate>)]) -> Stage {
     Stage::Waiting("the image is ready; the cluster is about to start".to_owned())
 }
 
-/// The first pod in trouble, the head before the workers.
-fn waiting_for(observed: &Observed, seen: bool) -> String {
+/// Pods that cannot be created, else the first pod in trouble, the head before the workers.
+fn waiting_for(observed: &Observed, list: &[Condition], seen: bool) -> String {
     if !seen && observed.pods.is_empty() {
         return "no operator has looked at it yet".to_owned();
     }
@@ -176,18 +205,20 @@ fn waiting_for(observed: &Observed, seen: bool) -> String {
         .filter_map(|pod| Some((*pod, pod::trouble(pod)?)))
         .collect();
     let ready = pods.len() - troubled.len();
+    let progress = format!(
+        "{ready} of {} pods are ready",
+        desired_pods(&observed.cluster).max(pods.len())
+    );
+    let failure = conditions::find(list, condition::REPLICA_FAILURE).filter(|c| c.status == "True");
+    if let Some(failure) = failure {
+        return format!("{progress}; {}: {}", failure.reason, failure.message);
+    }
     match troubled.first() {
         None if pods.is_empty() => "no pod yet".to_owned(),
-        None => format!(
-            "{ready} of {} pods are ready",
-            desired_pods(&observed.cluster).max(pods.len())
-        ),
+        None => progress,
         Some((pod, why)) => {
             let name = pod.metadata.name.as_deref().unwrap_or_default();
-            format!(
-                "{ready} of {} pods are ready; {name} {why}",
-                desired_pods(&observed.cluster).max(pods.len())
-            )
+            format!("{progress}; {name} {why}")
         }
     }
 }
@@ -270,14 +301,47 @@ mod tests {
         );
     }
 
+    fn condition(type_: &str, status: &str, reason: &str, message: &str) -> serde_json::Value {
+        serde_json::json!({"type": type_, "status": status, "reason": reason, "message": message,
+            "observedGeneration": 2, "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    }
+
     #[test]
-    fn a_refused_spec_is_a_failure_with_the_operators_words() {
-        let status = serde_json::json!({"observedGeneration": 2, "conditions": [{
-            "type": "Accepted", "status": "False", "reason": "ValidationFailed", "message": "two heads",
-            "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
-        match judge(&observed(cluster(status), serde_json::json!([]))) {
-            Stage::Failed(failure) => assert!(failure.message.contains("two heads")),
-            other => panic!("{other:?}"),
+    fn a_refused_cluster_is_a_failure_with_the_operators_words() {
+        use ray_api::validate::Class;
+        let classes = [Class::Metadata, Class::Spec, Class::Status].map(Class::reason);
+        for reason in classes.into_iter().chain(["ImageMissing"]) {
+            let refused = condition(condition::ACCEPTED, "False", reason, "two heads");
+            let status = serde_json::json!({"observedGeneration": 2, "conditions": [refused]});
+            let mut object = cluster(status);
+            match judge(&observed(object.clone(), serde_json::json!([]))) {
+                Stage::Failed(failure) => assert_eq!(
+                    failure.message,
+                    format!("the operator refuses the cluster: {reason}: two heads")
+                ),
+                other => panic!("{other:?}"),
+            }
+            // What was refused is not what stands there now.
+            object["metadata"]["generation"] = 3.into();
+            assert_eq!(
+                waiting(&judge(&observed(object, serde_json::json!([])))),
+                "no operator has looked at it yet"
+            );
+        }
+    }
+
+    #[test]
+    fn pods_that_cannot_be_created_are_told_before_those_that_are_there() {
+        let quota = "pods \"a-g-worker-x\" is forbidden: exceeded quota: gpus, requested: nvidia.com/gpu=1";
+        let failure = condition(condition::REPLICA_FAILURE, "True", "FailedCreate", quota);
+        let status = serde_json::json!({"observedGeneration": 2, "conditions": [failure]});
+        let head = serde_json::json!([
+            {"metadata": {"name": "h", "labels": {"ray.io/node-type": "head"}}, "status": {"phase": "Pending"}}]);
+        for pods in [serde_json::json!([]), head] {
+            assert_eq!(
+                waiting(&judge(&observed(cluster(status.clone()), pods))),
+                format!("0 of 3 pods are ready; FailedCreate: {quota}")
+            );
         }
     }
 
@@ -288,18 +352,29 @@ mod tests {
         gated["spec"]["imageTemplate"] = "torch".into();
         let mut observed = observed(gated, serde_json::json!([]));
         assert_eq!(image_templates(&observed.cluster), ["torch"]);
-        observed.images = vec![("torch".into(), None)];
+        let image = |template: Option<serde_json::Value>, line: Option<&str>| Image {
+            name: "torch".into(),
+            template: template.map(|template| serde_json::from_value(template).unwrap()),
+            last_line: line.map(str::to_owned),
+        };
+        observed.images = vec![image(None, None)];
         assert_eq!(
             waiting(&judge(&observed)),
             "ImageTemplate `torch` does not exist yet"
         );
-        let failed = serde_json::json!({
-            "metadata": {"name": "torch", "generation": 1},
-            "spec": {"baseImage": "b"},
-            "status": {"observedGeneration": 1, "conditions": [{"type": "Failed", "status": "True", "reason": "PipPackageNotFound",
-                "message": "no nmpy", "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
-        });
-        observed.images = vec![("torch".into(), Some(serde_json::from_value(failed).unwrap()))];
+        let template = |type_: &str, message: &str| {
+            serde_json::json!({
+                "metadata": {"name": "torch", "generation": 2}, "spec": {"baseImage": "b"},
+                "status": {"observedGeneration": 2, "conditions": [condition(type_, "True", "R", message)]},
+            })
+        };
+        let building = template("Building", "installing packages");
+        observed.images = vec![image(Some(building), Some("Collecting torch==2.9.0"))];
+        assert_eq!(
+            waiting(&judge(&observed)),
+            "ImageTemplate `torch`: installing packages: Collecting torch==2.9.0"
+        );
+        observed.images = vec![image(Some(template("Failed", "no nmpy")), None)];
         assert!(matches!(judge(&observed), Stage::Failed(_)));
     }
 }

@@ -10,6 +10,7 @@ use ray_api::conditions;
 use ray_api::meta::annotation;
 use ray_api::template::v1alpha1::ImageTemplate;
 
+use super::pod::statuses;
 use super::{Stage, until};
 use crate::connection::Connection;
 use crate::error::{Failure, Result};
@@ -90,6 +91,43 @@ fn or_reason(message: &str, reason: &str) -> String {
     } else {
         message.to_owned()
     }
+}
+
+/// What the build printed last; nothing where it does not run, or its log may not be read.
+pub(crate) async fn last_line(connection: &Connection, template: &ImageTemplate) -> Option<String> {
+    let status = template.status.as_ref()?;
+    if !conditions::is_true(status.conditions.as_deref()?, "Building") {
+        return None;
+    }
+    let job = status.build.as_ref()?.job.as_deref()?;
+    let read = async {
+        let pods = pods_of(connection, job).await.ok()?;
+        let pod = pods.last()?;
+        let params = LogParams {
+            container: Some(running_container(pod)?),
+            tail_lines: Some(1),
+            ..LogParams::default()
+        };
+        let name = pod.metadata.name.as_deref()?;
+        visible(&connection.api::<Pod>().logs(name, &params).await.ok()?)
+    };
+    tokio::time::timeout(LAST_LINES, read).await.ok().flatten()
+}
+
+/// The last line as a terminal would show it: the last state of a progress bar, without colours.
+fn visible(log: &str) -> Option<String> {
+    let line = log.trim_end().rsplit(['\n', '\r']).next()?;
+    let mut plain = String::new();
+    for (index, part) in line.split("\x1b[").enumerate() {
+        // Behind the start of an escape sequence its end is the first letter.
+        let text = match part.find(|c: char| c.is_ascii_alphabetic()) {
+            Some(end) if index > 0 => part.get(end + 1..).unwrap_or_default(),
+            _ => part,
+        };
+        plain.extend(text.chars().filter(|c| !c.is_control()));
+    }
+    let plain = plain.trim();
+    (!plain.is_empty()).then(|| plain.to_owned())
 }
 
 /// Where the log goes.
@@ -174,15 +212,16 @@ fn write(target: Target, line: &str) -> Result<()> {
 
 /// Names of the containers that run or have run, in the order in which they do.
 fn started_containers(pod: &Pod) -> Vec<String> {
-    let status = pod.status.as_ref();
-    let init = status.and_then(|s| s.init_container_statuses.as_ref());
-    let main = status.and_then(|s| s.container_statuses.as_ref());
-    init.into_iter()
-        .flatten()
-        .chain(main.into_iter().flatten())
+    statuses(pod)
         .filter(|c| c.state.as_ref().is_some_and(|state| state.waiting.is_none()))
         .map(|c| c.name.clone())
         .collect()
+}
+
+fn running_container(pod: &Pod) -> Option<String> {
+    statuses(pod)
+        .find(|c| c.state.as_ref().is_some_and(|state| state.running.is_some()))
+        .map(|c| c.name.clone())
 }
 
 #[cfg(test)]
@@ -211,6 +250,18 @@ mod tests {
         let status =
             serde_json::json!({"observedGeneration": 2, "rebuild": "7", "conditions": condition("Ready")});
         assert!(matches!(judge(&template(status)), Stage::Done));
+    }
+
+    #[test]
+    fn the_last_line_is_shown_as_a_terminal_would() {
+        for (log, shown) in [
+            ("Collecting numpy\nDownloading numpy\n", Some("Downloading numpy")),
+            ("10%\r\x1b[1;36m 55% \x1b[0mof torch", Some("55% of torch")),
+            ("\x1b[K\n", None),
+            ("", None),
+        ] {
+            assert_eq!(visible(log).as_deref(), shown, "{log:?}");
+        }
     }
 
     #[test]

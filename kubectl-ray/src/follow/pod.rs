@@ -57,7 +57,8 @@ pub(crate) fn trouble(pod: &Pod) -> Option<String> {
     )
 }
 
-fn statuses(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
+/// The containers in the order in which they run.
+pub(super) fn statuses(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
     let status = pod.status.as_ref();
     let init = status.and_then(|s| s.init_container_statuses.as_ref());
     let main = status.and_then(|s| s.container_statuses.as_ref());

@@ -11,11 +11,10 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use ray_api::conditions::find;
-use ray_api::meta::label;
+use ray_api::meta::{condition, label};
 use ray_api::ray::RayCluster;
 use ray_runtime::metrics::registered;
 
-use super::plan::condition;
 use crate::guard::Guarded;
 
 /// Clusters as the watch shows them.

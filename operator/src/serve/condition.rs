@@ -2,11 +2,12 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use ray_api::conditions::{self, Statement};
+use ray_api::meta::condition;
 
 use super::targets::Settings;
 
 /// True while labels stay as they are because nothing about the pods can be known.
-pub(super) const HEALTH_UNKNOWN: &str = "ServeHealthUnknown";
+pub(super) const HEALTH_UNKNOWN: &str = condition::SERVE_HEALTH_UNKNOWN;
 /// True while at least one pod gets Serve traffic.
 pub(super) const AVAILABLE: &str = "ServeAvailable";
 /// The condition types that Serve health writes, and nobody else.

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;
 use kube::api::ListParams;
 use ray_api::expand::Record;
-use ray_api::meta::label;
+use ray_api::meta::{condition, label};
 use ray_api::ray::v1::{ClusterState, RayCluster};
 use ray_api::template::v1alpha1::ImageTemplate;
 
@@ -18,12 +18,12 @@ use crate::output;
 
 /// Conditions that tell something only when they are not false.
 const TROUBLES: [&str; 6] = [
-    "RayClusterSuspended",
-    "RayClusterSuspending",
-    "ReplicaFailure",
-    "ObjectFailure",
-    "UnsupportedFeatures",
-    "ServeHealthUnknown",
+    condition::SUSPENDED,
+    condition::SUSPENDING,
+    condition::REPLICA_FAILURE,
+    condition::OBJECT_FAILURE,
+    condition::UNSUPPORTED_FEATURES,
+    condition::SERVE_HEALTH_UNKNOWN,
 ];
 
 /// The newest event by the uid of the object that it is about.
@@ -207,6 +207,28 @@ fn last_event(events: &LastEvents, uid: Option<&str>) -> Option<String> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_refusal_stands_at_the_top() {
+        let refused = json!({"type": condition::ACCEPTED, "status": "False", "reason": "InvalidRayClusterSpec",
+            "message": "spec.workerGroupSpecs[0].maxReplicas: must be at least minReplicas", "observedGeneration": 1,
+            "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let observed = Observed {
+            cluster: serde_json::from_value(json!({
+                "metadata": {"name": "demo", "namespace": "ml", "generation": 1}, "spec": {"headGroupSpec": {}},
+                "status": {"observedGeneration": 1, "conditions": [refused]}}))
+            .unwrap(),
+            pods: Vec::new(),
+            images: Vec::new(),
+        };
+        let tree = describe(&observed, &LastEvents::new(), &[]).unwrap().render();
+        let top = tree.lines().next().unwrap();
+        assert_eq!(
+            top,
+            "RayCluster ml/demo  FAILED: the operator refuses the cluster: InvalidRayClusterSpec: \
+             spec.workerGroupSpecs[0].maxReplicas: must be at least minReplicas"
+        );
+    }
 
     #[test]
     fn the_tree_shows_the_reason_first_and_each_pod_under_its_group() {

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::ListParams;
 use ray_api::conditions;
-use ray_api::meta::annotation;
+use ray_api::meta::{annotation, condition};
 use ray_api::ray::v1::RayCluster;
 use ray_api::template::v1alpha1::ImageTemplate;
 
@@ -91,7 +91,9 @@ async fn serve_finding(connected: &Connection, cluster: &RayCluster) -> Option<F
         .as_ref()
         .and_then(|status| status.conditions.clone())
         .unwrap_or_default();
-    if let Some(unknown) = conditions::find(&list, "ServeHealthUnknown").filter(|c| c.status == "True") {
+    if let Some(unknown) =
+        conditions::find(&list, condition::SERVE_HEALTH_UNKNOWN).filter(|c| c.status == "True")
+    {
         let fix = "the operator cannot reach the pods: look at network policies";
         return Some(Finding::warning(&subject, unknown.message.clone(), fix));
     }

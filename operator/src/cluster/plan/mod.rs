@@ -17,26 +17,13 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use ray_api::conditions::{find, is_true};
+use ray_api::meta::condition;
 use ray_api::ray::v1::RayCluster;
 
 use super::build::{Facts, WorkerIdentity};
 use super::pods::{NodeType, PodView};
 
 pub use head::OVERDUE;
-
-/// Condition types that decide about pods; KubeRay's, so that a take-over goes on where it left off.
-pub mod condition {
-    /// Pods are being deleted on request; goes on to its end even if the request is taken back.
-    pub const SUSPENDING: &str = "RayClusterSuspending";
-    /// All pods are gone on request.
-    pub const SUSPENDED: &str = "RayClusterSuspended";
-    /// All pods were ready once.
-    pub const PROVISIONED: &str = "RayClusterProvisioned";
-    /// The head is ready.
-    pub const HEAD_POD_READY: &str = "HeadPodReady";
-    /// Pods could not be created or deleted.
-    pub const REPLICA_FAILURE: &str = "ReplicaFailure";
-}
 
 /// A pod to create.
 #[derive(Clone, Debug, PartialEq, Eq)]

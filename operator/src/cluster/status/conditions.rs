@@ -2,25 +2,19 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use ray_api::conditions::{Statement, find, is_true, upsert};
+use ray_api::meta::condition;
 
 use super::{Count, Observation, live_head};
 use crate::cluster::build::Facts;
-use crate::cluster::plan::{Suspension, condition, suspension};
+use crate::cluster::plan::{Suspension, suspension};
 use crate::cluster::pods::PodView;
-
-/// False while the spec breaks a rule or lacks an image; absent otherwise.
-pub const ACCEPTED: &str = "Accepted";
-/// True while a Service, Ingress or RBAC object cannot be brought about; absent otherwise.
-pub const OBJECT_FAILURE: &str = "ObjectFailure";
-/// True while the cluster asks for what this operator does not do; absent otherwise.
-pub const UNSUPPORTED_FEATURES: &str = "UnsupportedFeatures";
 
 /// Conditions that are there only while they have something to say.
 const PASSING: [&str; 4] = [
     condition::REPLICA_FAILURE,
-    ACCEPTED,
-    OBJECT_FAILURE,
-    UNSUPPORTED_FEATURES,
+    condition::ACCEPTED,
+    condition::OBJECT_FAILURE,
+    condition::UNSUPPORTED_FEATURES,
 ];
 
 /// Ours among the conditions of other writers.
@@ -30,9 +24,9 @@ const OURS: [&str; 8] = [
     condition::SUSPENDED,
     condition::SUSPENDING,
     condition::REPLICA_FAILURE,
-    ACCEPTED,
-    OBJECT_FAILURE,
-    UNSUPPORTED_FEATURES,
+    condition::ACCEPTED,
+    condition::OBJECT_FAILURE,
+    condition::UNSUPPORTED_FEATURES,
 ];
 
 /// Whether a condition of that type is ours to write.
@@ -78,7 +72,7 @@ pub(super) fn compute(facts: &Facts<'_>, observation: &Observation<'_>, count: &
     suspended(&mut conditions);
     let passing = [
         (condition::REPLICA_FAILURE, &observation.replica_failure),
-        (OBJECT_FAILURE, &observation.object_failure),
+        (condition::OBJECT_FAILURE, &observation.object_failure),
     ];
     for (type_, failure) in passing {
         if let Some((reason, message)) = failure {
@@ -91,8 +85,13 @@ pub(super) fn compute(facts: &Facts<'_>, observation: &Observation<'_>, count: &
         }
     }
     if let Some(message) = &observation.unsupported {
-        keep_time(&mut conditions, old, UNSUPPORTED_FEATURES);
-        conditions.say(UNSUPPORTED_FEATURES, Some(true), "NotSupported", message);
+        keep_time(&mut conditions, old, condition::UNSUPPORTED_FEATURES);
+        conditions.say(
+            condition::UNSUPPORTED_FEATURES,
+            Some(true),
+            "NotSupported",
+            message,
+        );
     }
     conditions.list
 }
@@ -113,7 +112,7 @@ pub fn rejected(
         facts,
         observation,
     };
-    conditions.say(ACCEPTED, Some(false), reason, message);
+    conditions.say(condition::ACCEPTED, Some(false), reason, message);
     conditions.list
 }
 

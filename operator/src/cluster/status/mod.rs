@@ -19,7 +19,7 @@ use super::build::Facts;
 use super::plan::replicas;
 use super::pods::{NodeType, PodView};
 
-pub use conditions::{ACCEPTED, OBJECT_FAILURE, UNSUPPORTED_FEATURES, rejected};
+pub use conditions::rejected;
 pub use patch::{differs, is_urgent, patch};
 
 /// What the status is computed from.

@@ -1,10 +1,9 @@
 //! When the status is worth a write, and what is written.
 
 use ray_api::conditions::find;
+use ray_api::meta::condition;
 use ray_api::ray::v1::{RayCluster, RayClusterStatus};
 use serde_json::{Map, Value, json};
-
-use crate::cluster::plan::condition;
 
 /// Fields that only say when the others were written.
 const TIMES: [&str; 2] = ["lastUpdateTime", "stateTransitionTimes"];

@@ -2,13 +2,13 @@
 
 use k8s_openapi::jiff::Timestamp;
 use ray_api::conditions::find;
+use ray_api::meta::condition;
 use ray_api::ray::v1::RayCluster;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::cluster::config::Config;
 use crate::cluster::fixtures::{cluster, group, head, pod, worker, worker_with};
-use crate::cluster::plan::condition;
 
 fn at(second: i64) -> Time {
     Time(Timestamp::from_second(second).unwrap())
@@ -440,7 +440,7 @@ fn an_ingress_of_somebody_else_is_told_and_holds_nothing_back() {
     }
     .over(&mut cluster);
     assert_eq!(
-        (word(&status), says(&status, OBJECT_FAILURE).0),
+        (word(&status), says(&status, condition::OBJECT_FAILURE).0),
         ("ready", "True")
     );
     let without = Pass {
@@ -463,9 +463,9 @@ fn what_is_not_supported_is_said_as_long_as_it_is_asked_for() {
         ..Pass::default()
     };
     let status = asking.over(&mut cluster);
-    assert_eq!(says(&status, UNSUPPORTED_FEATURES), ("True", "NotSupported"));
+    assert_eq!(says(&status, condition::UNSUPPORTED_FEATURES), ("True", "NotSupported"));
     assert_eq!(word(&status), "ready", "it runs all the same");
-    assert_eq!(says(&seen(&mut cluster, &pods), UNSUPPORTED_FEATURES), ("", ""));
+    assert_eq!(says(&seen(&mut cluster, &pods), condition::UNSUPPORTED_FEATURES), ("", ""));
 }
 
 /// Fact 16: a suspension is atomic.

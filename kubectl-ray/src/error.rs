@@ -126,11 +126,18 @@ impl From<kube::Error> for Failure {
                 Ok(failure) => *failure,
                 Err(error) => Self::failed(error.to_string()),
             },
-            kube::Error::Auth(error) => Self::new(Exit::Denied, format!("cannot get credentials: {error}"))
-                .hint("check the user's entry in your kubeconfig (`kubectl config view --minify`)"),
+            kube::Error::Auth(error) => error.into(),
             kube::Error::InferKubeconfig(error) => error.into(),
             other => Self::failed(other.to_string()),
         }
+    }
+}
+
+impl From<kube::client::AuthError> for Failure {
+    fn from(error: kube::client::AuthError) -> Self {
+        Self::new(Exit::Denied, format!("cannot get credentials: {error}")).hint(
+            "log in again, or check the user's entry in your kubeconfig (`kubectl config view --minify`)",
+        )
     }
 }
 
@@ -153,6 +160,17 @@ impl From<kube::runtime::watcher::Error> for Failure {
     }
 }
 
+/// How often a race that was lost to another writer is run again.
+pub(crate) const RACES: u32 = 5;
+
+/// All that the API server says when a `test` of a JSON patch fails: it drops the cause.
+const FAILED_TEST: &str = "the server rejected our request due to an error in our request";
+
+/// Whether somebody else wrote between our reading and our patch, so that reading again may help.
+pub(crate) fn is_lost_race(status: &Status) -> bool {
+    status.code == 409 || (status.code == 422 && status.message == FAILED_TEST)
+}
+
 /// The server's own words, never shortened; the reason decides the exit code.
 fn from_status(status: &Status) -> Failure {
     let message = if status.message.is_empty() {
@@ -171,6 +189,7 @@ fn exit_of(status: &Status) -> Exit {
     let denied_by_webhook = status.message.starts_with("admission webhook");
     match status.code {
         _ if denied_by_webhook => Exit::Denied,
+        _ if is_lost_race(status) => Exit::Failed,
         401 | 403 | 422 => Exit::Denied,
         400 if status.reason != "BadRequest" || status.message.contains("strict decoding error") => {
             Exit::Denied
@@ -198,6 +217,7 @@ fn hint_for(status: &Status) -> Option<&'static str> {
         409 if status.reason == "AlreadyExists" => {
             Some("choose another name, or delete the existing one first")
         }
+        _ if is_lost_race(status) => Some("others keep changing the object: try again"),
         429 => Some("the API server is overloaded: try again later"),
         500..=599 => Some("the API server has a problem: try again, or tell its administrator"),
         _ => None,

@@ -167,51 +167,14 @@ fn a_watch_survives_its_end_and_an_expired_version_and_repeats_nothing() {
     assert_eq!(desired, ["1", "2", "3"]);
 }
 
-#[test]
-fn a_crd_without_reference_fields_gets_annotations() {
-    let server = FakeServer::start(|asked, before| match before.len() {
-        0 => failure(
-            400,
-            "BadRequest",
-            "strict decoding error: unknown field \"spec.imageTemplate\"",
-        ),
-        _ => answer(201, &asked.body),
-    });
-    let run = server.run(&[
-        "create",
-        "cluster",
-        "c",
-        "--image-template",
-        "torch",
-        "--compute-template",
-        "small",
-    ]);
-    assert_eq!(
-        (run.code, run.stdout.as_str()),
-        (0, "raycluster.ray.io/c created\n"),
-        "{}",
-        run.stderr
-    );
-    let asked = server.asked();
-    assert!(
-        asked[0].uri.contains("fieldValidation=Strict") && asked[0].uri.contains("fieldManager=kubectl-ray")
-    );
-    assert_eq!(asked[0].body["spec"]["imageTemplate"], "torch");
-    let annotations = &asked[1].body["metadata"]["annotations"];
-    assert_eq!(annotations["templates.ray.io/image-template"], "torch");
-    assert_eq!(annotations["templates.ray.io/compute-template"], "small");
-    assert_eq!(asked[1].body["spec"].get("imageTemplate"), None);
-}
+/// All that the API server says when a `test` of a JSON patch fails.
+const LOST_RACE: &str = "the server rejected our request due to an error in our request";
 
 #[test]
 fn a_group_that_moved_under_a_scale_is_found_again() {
     let server = FakeServer::start(|asked, before| match (asked.method.as_str(), before.len()) {
         ("GET", _) => ok(&cluster("c", 1)),
-        (_, 1) => failure(
-            422,
-            "Invalid",
-            "the server rejected our request: testing value /spec/workerGroupSpecs/0/groupName failed: test failed",
-        ),
+        (_, 1) => failure(422, "Invalid", LOST_RACE),
         _ => ok(&cluster("c", 4)),
     });
     let run = server.run(&["scale", "cluster", "c", "-w", "w", "--replicas", "4"]);
@@ -229,6 +192,54 @@ fn a_group_that_moved_under_a_scale_is_found_again() {
         patch[1],
         json!({"op": "add", "path": "/spec/workerGroupSpecs/0/replicas", "value": 4})
     );
+}
+
+#[test]
+fn a_race_that_is_lost_again_and_again_ends_with_the_servers_own_words() {
+    for (code, reason, message) in [
+        (422, "Invalid", LOST_RACE),
+        (409, "Conflict", "Operation cannot be fulfilled"),
+    ] {
+        let server = FakeServer::start(move |asked, _| match asked.method.as_str() {
+            "GET" => ok(&cluster("c", 1)),
+            _ => failure(code, reason, message),
+        });
+        for words in [
+            &["scale", "cluster", "c", "--replicas", "4"][..],
+            &["create", "workergroup", "more", "-c", "c"],
+        ] {
+            let run = server.run(words);
+            assert_eq!(run.code, 1, "{run:?}");
+            assert!(
+                run.stderr.contains(message) && run.stderr.contains("try again"),
+                "{run:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_denial_that_mentions_a_test_is_told_at_once() {
+    let denial = "rayclusters.ray.io \"c\" is forbidden: User \"u\" cannot patch resource \"rayclusters\" in API group \"ray.io\" in the namespace \"test\"";
+    let invalid = "RayCluster.ray.io \"c\" is invalid: the test operation on image:latest failed";
+    for (code, reason, message) in [(403, "Forbidden", denial), (422, "Invalid", invalid)] {
+        let server = FakeServer::start(move |asked, _| match asked.method.as_str() {
+            "GET" => ok(&cluster("c", 1)),
+            _ => failure(code, reason, message),
+        });
+        for words in [
+            &["scale", "cluster", "c", "--replicas", "4"][..],
+            &["create", "workergroup", "more", "-c", "c"],
+        ] {
+            let before = server.asked().len();
+            let run = server.run(words);
+            assert_eq!(run.code, 4, "{run:?}");
+            assert!(run.stderr.contains(message), "{run:?}");
+            let asked = server.asked().split_off(before);
+            let patches = asked.iter().filter(|asked| asked.method == "PATCH").count();
+            assert_eq!(patches, 1, "{words:?}");
+        }
+    }
 }
 
 #[test]
@@ -314,44 +325,4 @@ fn a_reader_that_goes_away_is_no_failure() {
         (output.status.code(), output.stderr.as_slice()),
         (Some(0), &b""[..])
     );
-}
-
-#[test]
-fn completion_offers_names_and_never_an_error() {
-    let server = FakeServer::start(|_, _| {
-        let items: Vec<Value> = ["demo", "dev"].iter().map(|name| cluster(name, 1)).collect();
-        let mut page = list(&items, None);
-        page["apiVersion"] = "meta.k8s.io/v1".into();
-        page["kind"] = "PartialObjectMetadataList".into();
-        ok(&page)
-    });
-    let folder = tempfile::tempdir().unwrap();
-    let completer = folder.path().join("kubectl_complete-ray");
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_kubectl-ray"), &completer).unwrap();
-    let complete = |words: &[&str]| {
-        let mut command = std::process::Command::new(&completer);
-        command
-            .env("KUBECONFIG", "/no/such/kubeconfig")
-            .env("HOME", "/no/such/home")
-            .args(words);
-        run(&mut command)
-    };
-    let names = complete(&["--server", &server.url, "get", "cluster", "d"]);
-    assert_eq!(
-        (names.code, names.stdout.as_str()),
-        (0, "demo\ndev\n:4\n"),
-        "{}",
-        names.stderr
-    );
-    let verbs = complete(&["sca"]);
-    assert!(
-        verbs.stdout.starts_with("scale\tChange the replicas"),
-        "{}",
-        verbs.stdout
-    );
-    assert!(complete(&[""]).stdout.contains("create\t"));
-    // Neither a dead server nor a missing kubeconfig is worth a word.
-    let nothing = complete(&["get", "cluster", ""]);
-    assert_eq!((nothing.code, nothing.stderr.as_str()), (0, ""));
-    assert!(nothing.stdout.ends_with(":4\n"));
 }

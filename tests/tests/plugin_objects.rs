@@ -1,41 +1,14 @@
 //! The plugin against a real API server: what it creates is valid, what it shows is there, what it changes is only that.
 
+mod plugin;
+
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
-use kube::Api;
-use kube::api::{DynamicObject, Patch, PatchParams};
-use kube::core::{ApiResource, GroupVersionKind};
-use ray_tests::{Cluster, User, binary, repository};
+use kube::api::{Patch, PatchParams};
+use plugin::{clusters, set_up};
+use ray_tests::binary;
 use serde_json::{Value, json};
-
-fn clusters(cluster: &Cluster, namespace: &str) -> Api<DynamicObject> {
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("ray.io", "v1", "RayCluster"));
-    Api::namespaced_with(cluster.client.clone(), namespace, &resource)
-}
-
-async fn set_up(prefix: &str) -> anyhow::Result<(Cluster, User)> {
-    let cluster = Cluster::control_plane().await?;
-    let user = User::new(&cluster, prefix).await?;
-    let crds = repository().join("manifests/crds");
-    user.kubectl(&[
-        "apply",
-        "--server-side",
-        "--force-conflicts",
-        "-k",
-        &crds.to_string_lossy(),
-    ])?
-    .success()?;
-    let established = [
-        "wait",
-        "--for=condition=established",
-        "--timeout=60s",
-        "crd",
-        "--all",
-    ];
-    user.kubectl(&established)?.success()?;
-    Ok((cluster, user))
-}
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a control plane: make test"]
@@ -267,6 +240,35 @@ async fn scaling_changes_the_numbers_and_nothing_else() -> anyhow::Result<()> {
     assert!(unknown.stderr.contains("the groups are: a, b"), "{unknown:?}");
     let refused = user.ray(&["scale", "cluster", "c", "-w", "b", "--min-replicas", "9"])?;
     assert_eq!(refused.code, 4, "{refused:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a control plane: make test"]
+async fn groups_that_are_added_at_once_are_all_there() -> anyhow::Result<()> {
+    let (cluster, user) = set_up("groups").await?;
+    user.ray(&["create", "cluster", "c", "--worker-group", "name=first"])?
+        .success()?;
+    let groups = ["g0", "g1", "g2", "g3"];
+    let user = &user;
+    std::thread::scope(|scope| {
+        let adding =
+            groups.map(|group| scope.spawn(move || user.ray(&["create", "workergroup", group, "-c", "c"])));
+        for added in adding {
+            let added = added.join().map_err(|_| anyhow::anyhow!("a thread panicked"))?;
+            added?.success()?;
+        }
+        anyhow::Ok(())
+    })?;
+    let live = clusters(&cluster, &user.namespace).get("c").await?;
+    let mut names: Vec<&str> = live.data["spec"]["workerGroupSpecs"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|group| group["groupName"].as_str())
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, ["first", "g0", "g1", "g2", "g3"]);
     Ok(())
 }
 

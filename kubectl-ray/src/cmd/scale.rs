@@ -11,12 +11,11 @@ use serde_json::{Value, json};
 use crate::cli::{DryRun, DryRunArgs, WaitArgs};
 use crate::cmd::create::group_names;
 use crate::connection::ConnectionArgs;
-use crate::error::{Failure, Result};
+use crate::error::{Failure, RACES, Result, is_lost_race};
 use crate::follow;
 use crate::kinds::Kind;
 use crate::output;
 
-const RETRIES: u32 = 5;
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 /// Flags of `scale`.
@@ -89,7 +88,8 @@ async fn scale(api: &Api<DynamicObject>, args: &ClusterArgs) -> Result<()> {
         field_manager: Some(manager::PLUGIN.to_owned()),
         ..PatchParams::default()
     };
-    for _ in 0..RETRIES {
+    let mut races = 0;
+    loop {
         let cluster = api.get(&args.name).await?;
         let change = plan(&cluster, args)?;
         if change.summary.is_empty() {
@@ -98,7 +98,7 @@ async fn scale(api: &Api<DynamicObject>, args: &ClusterArgs) -> Result<()> {
                 change.group
             ));
         }
-        if args.wanted.replicas.is_some() && is_autoscaled(&cluster) {
+        if races == 0 && args.wanted.replicas.is_some() && is_autoscaled(&cluster) {
             output::warning(
                 "the cluster is autoscaled: the autoscaler may change replicas again; set min and max instead",
             );
@@ -123,15 +123,10 @@ async fn scale(api: &Api<DynamicObject>, args: &ClusterArgs) -> Result<()> {
         {
             Ok(_) => return output::line(&said),
             // The groups moved since we read them.
-            Err(kube::Error::Api(status)) if status.is_conflict() || status.message.contains("test") => {}
+            Err(kube::Error::Api(status)) if races < RACES && is_lost_race(&status) => races += 1,
             Err(error) => return Err(error.into()),
         }
     }
-    Err(Failure::failed(format!(
-        "RayCluster `{}` changes too often to be scaled",
-        args.name
-    ))
-    .hint("try again"))
 }
 
 struct Change {

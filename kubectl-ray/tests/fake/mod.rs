@@ -183,3 +183,59 @@ pub(crate) fn unfinished() -> Response<Body> {
         .body(Body::from_stream(begun.chain(stream::pending())))
         .unwrap()
 }
+
+/// What the words print on a terminal.
+#[cfg(unix)]
+pub(crate) fn on_a_terminal(server: &FakeServer, words: &[&str], variables: &[(&str, &str)]) -> String {
+    let command = server.command(words);
+    let quoted: Vec<_> = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| format!("'{}'", word.to_str().unwrap()))
+        .collect();
+    // script(1) gives its child a terminal.
+    let mut script = Command::new("script");
+    script.args(["-qec", &quoted.join(" "), "/dev/null"]);
+    script
+        .env("KUBECONFIG", "/no/such/kubeconfig")
+        .env("TERM", "xterm")
+        .env_remove("NO_COLOR");
+    script
+        .envs(variables.iter().copied())
+        .stdin(std::process::Stdio::null());
+    run(&mut script).stdout
+}
+
+/// The object that a path names by plural and name, as `imagetemplates/torch`.
+pub(crate) fn named(asked: &Asked) -> &str {
+    let path = asked.uri.split('?').next().unwrap_or_default();
+    let mut parts = path.rmatch_indices('/').skip(1);
+    parts.next().map_or("", |(at, _)| &path[at + 1..])
+}
+
+/// A ComputeTemplate of 3 GiB.
+pub(crate) fn compute_template(name: &str) -> Value {
+    json!({"apiVersion": "templates.ray.io/v1alpha1", "kind": "ComputeTemplate",
+        "metadata": {"name": name, "namespace": "ml", "uid": "u", "generation": 1},
+        "spec": {"resources": {"limits": {"memory": "3Gi"}}}})
+}
+
+/// An ImageTemplate that is built, or is being built by a Job.
+pub(crate) fn image_template(name: &str, built: bool) -> Value {
+    let condition = |type_: &str| {
+        json!([{"type": type_, "status": "True", "reason": "R", "message": "building",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"}])
+    };
+    let status = if built {
+        json!({"observedGeneration": 1, "image": format!("reg/{name}@sha256:1"), "conditions": condition("Ready")})
+    } else {
+        json!({"observedGeneration": 1, "build": {"number": 1, "inputsHash": "h", "job": format!("{name}-1")}, "conditions": condition("Building")})
+    };
+    json!({"apiVersion": "templates.ray.io/v1alpha1", "kind": "ImageTemplate",
+        "metadata": {"name": name, "namespace": "ml", "uid": "i", "generation": 1},
+        "spec": {"baseImage": "rayproject/ray:2.60.0"}, "status": status})
+}
+
+/// A log or another answer of plain text.
+pub(crate) fn text(body: &'static str) -> Response<Body> {
+    Response::new(Body::from(body))
+}

@@ -10,10 +10,8 @@ use super::worker::WorkerFlags;
 use crate::build::{self, ClusterConfig, GroupConfig, Style};
 use crate::cli::DryRun;
 use crate::connection::ConnectionArgs;
-use crate::error::{Failure, Result};
+use crate::error::{Failure, RACES, Result, is_lost_race};
 use crate::kinds::Kind;
-
-const RETRIES: u32 = 5;
 
 /// Flags of `create workergroup`.
 #[derive(Debug, Args)]
@@ -65,7 +63,8 @@ pub(super) async fn run(connection: &ConnectionArgs, args: &WorkerGroupArgs) -> 
         ..PatchParams::default()
     };
     let mut style = Style::Fields;
-    for _ in 0..RETRIES {
+    let mut races = 0;
+    loop {
         let cluster = api.get(&args.ray_cluster).await?;
         let group = worker_group(args, &cluster, style)?;
         let patch = append(&cluster, &group)?;
@@ -90,16 +89,10 @@ pub(super) async fn run(connection: &ConnectionArgs, args: &WorkerGroupArgs) -> 
                 style = Style::Annotations;
             }
             // Somebody else changed the cluster since we read it.
-            Err(kube::Error::Api(status))
-                if status.is_conflict() || status.message.contains("the test operation") => {}
+            Err(kube::Error::Api(status)) if races < RACES && is_lost_race(&status) => races += 1,
             Err(error) => return Err(error.into()),
         }
     }
-    Err(Failure::failed(format!(
-        "RayCluster `{}` changes too often to add a group",
-        args.ray_cluster
-    ))
-    .hint("try again"))
 }
 
 fn worker_group(args: &WorkerGroupArgs, cluster: &DynamicObject, style: Style) -> Result<Value> {

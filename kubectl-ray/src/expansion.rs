@@ -23,15 +23,19 @@ pub(crate) struct Source<'a> {
     pub(crate) namespace: &'a str,
 }
 
-/// Fills the templates into a RayCluster, as the webhook would on create.
+/// Fills the templates into a RayCluster, as the webhook would on create, or on an update of `old_object`.
 ///
 /// # Errors
 /// With the webhook's words where it would deny; when a template cannot be read.
-pub(crate) async fn fill(source: &Source<'_>, object: &Value) -> Result<Expanded> {
+pub(crate) async fn fill(
+    source: &Source<'_>,
+    object: &Value,
+    old_object: Option<&Value>,
+) -> Result<Expanded> {
     let request = Request {
         namespace: source.namespace,
         object,
-        old_object: None,
+        old_object,
         dry_run: false,
         field_manager: Some(ray_api::meta::manager::PLUGIN),
     };

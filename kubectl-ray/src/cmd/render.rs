@@ -57,7 +57,7 @@ pub(crate) async fn run(connection: &ConnectionArgs, args: &RenderArgs) -> Resul
             .pointer("/metadata/name")
             .and_then(Value::as_str)
             .unwrap_or_default();
-        let expanded = expansion::fill(&source, manifest)
+        let expanded = expansion::fill(&source, manifest, None)
             .await
             .map_err(|failure| failure.context(format!("RayCluster `{name}`")))?;
         expanded

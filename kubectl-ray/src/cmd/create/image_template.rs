@@ -12,7 +12,7 @@ use crate::follow;
 use crate::kinds::Kind;
 
 /// A build of the default timeout, and what may go before it.
-const PATIENCE: Duration = Duration::from_secs(40 * 60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(40 * 60);
 
 /// Flags of `create image-template`.
 #[derive(Debug, Args)]

@@ -1,12 +1,18 @@
+//! `create cluster`: one POST of what file and flags say.
+
+mod merge;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use ray_api::expand::{Expanded, Record};
+use ray_api::meta::label;
 use serde_json::Value;
 
 use super::worker::WorkerFlags;
-use super::{ResultArgs, post, set_namespace};
-use crate::build::{self, AutoscalerConfig, AutoscalerVersion, ClusterConfig, GroupConfig, Resources, Style};
+use super::{ResultArgs, image_template, post, set_namespace};
+use crate::build::{self, AutoscalerVersion, ClusterConfig, GroupConfig, Style};
 use crate::cli::{DryRun, WaitArgs, key_value};
 use crate::connection::{Connection, ConnectionArgs};
 use crate::error::{Failure, Result};
@@ -27,7 +33,7 @@ const WORKERS: &str = "Workers (one group, in place of --worker-group)";
     --worker-group name=gpu,replicas=2,compute-template=a100 --wait
   kubectl ray create cluster plain --worker-replicas 3 --worker-cpu 4 --worker-memory 8Gi
   kubectl ray create cluster --file cluster.yaml --dry-run")]
-pub(super) struct ClusterArgs {
+pub(in crate::cmd::create) struct ClusterArgs {
     /// Name of the cluster; may stand in the file instead.
     #[arg(required_unless_present = "file")]
     name: Option<String>,
@@ -117,21 +123,18 @@ struct HeadArgs {
     head_node_selectors: Vec<(String, String)>,
 }
 
-pub(super) async fn run(connection: &ConnectionArgs, args: &ClusterArgs) -> Result<()> {
-    let config = config(args, connection.namespace.as_deref())?;
+pub(in crate::cmd::create) async fn run(connection: &ConnectionArgs, args: &ClusterArgs) -> Result<()> {
+    let config = merge::config(args, connection.namespace.as_deref())?;
     let connection = ConnectionArgs {
         namespace: config.namespace.clone(),
         ..connection.clone()
     };
-    let object = manifest(&config, Style::Fields)?;
     if args.result.is_client_dry_run() {
-        return args.result.print_unsent(Kind::RayCluster, &object);
+        return args
+            .result
+            .print_unsent(Kind::RayCluster, &manifest(&config, Style::Fields)?);
     }
     let connected = connection.connect().await?;
-    let object = match args.expand {
-        Expand::Server => object,
-        Expand::Client => expand(&connected, &object).await?,
-    };
     let dry_run = args.result.dry_run.dry_run;
     let resource = Kind::RayCluster.resource();
     let send = |mut object: Value| {
@@ -139,8 +142,12 @@ pub(super) async fn run(connection: &ConnectionArgs, args: &ClusterArgs) -> Resu
         set_namespace(&mut object, namespace);
         async move { post(client, resource, Some(namespace), &object, dry_run).await }
     };
+    let object = prepare(&connected, args, manifest(&config, Style::Fields)?).await?;
     let created = match send(object).await {
-        Err(error) if is_unknown_reference(&error) => send(manifest(&config, Style::Annotations)?).await?,
+        Err(error) if is_unknown_reference(&error) => {
+            let object = prepare(&connected, args, manifest(&config, Style::Annotations)?).await?;
+            send(object).await?
+        }
         other => other?,
     };
     args.result.print_sent(Kind::RayCluster, &created, "created")?;
@@ -151,19 +158,63 @@ pub(super) async fn run(connection: &ConnectionArgs, args: &ClusterArgs) -> Resu
     Ok(())
 }
 
-/// What the webhook would make of the object.
-async fn expand(connected: &Connection, object: &Value) -> Result<Value> {
-    let source = Source {
-        manifests: &[],
-        connection: Some(connected),
-        namespace: &connected.namespace,
-    };
-    let expanded = expansion::fill(&source, object).await?;
+/// The object to send: where nobody else expands it, with its templates filled in, and its images built.
+async fn prepare(connected: &Connection, args: &ClusterArgs, object: Value) -> Result<Value> {
+    if args.expand == Expand::Server {
+        return Ok(object);
+    }
+    let mut expanded = expand(connected, &object).await?;
+    let unbuilt = unbuilt(&expanded.object);
+    if !unbuilt.is_empty() && args.result.dry_run.dry_run == DryRun::None {
+        if !args.wait.wait {
+            return Err(never_started(&unbuilt));
+        }
+        let limit = args.wait.timeout.unwrap_or(image_template::PATIENCE);
+        for image in &unbuilt {
+            follow::image::wait(connected, image, limit).await?;
+        }
+        expanded = expand(connected, &object).await?;
+    }
     expanded
         .warnings
         .iter()
         .for_each(|warning| output::warning(warning));
     Ok(expanded.object)
+}
+
+/// What the webhook would make of the object.
+async fn expand(connected: &Connection, object: &Value) -> Result<Expanded> {
+    let source = Source {
+        manifests: &[],
+        connection: Some(connected),
+        namespace: &connected.namespace,
+    };
+    expansion::fill(&source, object, None).await
+}
+
+/// The ImageTemplates for whose images the cluster is gated.
+fn unbuilt(object: &Value) -> Vec<String> {
+    let labels = object.pointer("/metadata/labels");
+    if labels.and_then(|labels| labels.get(label::GATED)).is_none() {
+        return Vec::new();
+    }
+    let record = Record::of(object).unwrap_or_default();
+    let pending = record
+        .templates()
+        .filter(|id| id.kind == Kind::ImageTemplate.kind() && id.is_pending());
+    let mut names: Vec<_> = pending.map(|id| id.name.clone()).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// A gate is lifted by operator and webhook together, and `--expand=client` is for sites without them.
+fn never_started(unbuilt: &[String]) -> Failure {
+    Failure::failed(format!(
+        "the image of ImageTemplate {} is not built: without the webhook nothing would start the cluster later",
+        unbuilt.join(", ")
+    ))
+    .hint("wait for it with --wait, or leave it to the webhook with --expand=server")
 }
 
 fn manifest(config: &ClusterConfig, style: Style) -> Result<Value> {
@@ -182,121 +233,4 @@ fn is_unknown_reference(error: &kube::Error) -> bool {
     // It also requires a pod template in each group.
     let template_required = status.code == 422 && message.contains("template: Required value");
     unknown || template_required
-}
-
-/// File and flags in one; the flags win.
-fn config(args: &ClusterArgs, namespace: Option<&str>) -> Result<ClusterConfig> {
-    let mut config = match &args.file {
-        Some(path) => read(path)?,
-        None => ClusterConfig::default(),
-    };
-    agree("name", &mut config.name, args.name.as_deref())?;
-    agree("namespace", &mut config.namespace, namespace)?;
-    if config.name.is_none() {
-        return Err(
-            Failure::usage("the cluster has no name").hint("give it behind `create cluster`, or in the file")
-        );
-    }
-    let set = |field: &mut Option<String>, flag: &Option<String>| {
-        if flag.is_some() {
-            field.clone_from(flag);
-        }
-    };
-    set(&mut config.ray_version, &args.ray_version);
-    set(&mut config.image, &args.image);
-    set(&mut config.image_template, &args.image_template);
-    set(&mut config.compute_template, &args.compute_template);
-    set(&mut config.service_account, &args.service_account);
-    config.labels.extend(args.labels.iter().cloned());
-    config.annotations.extend(args.annotations.iter().cloned());
-    if let Some(version) = args.autoscaler {
-        config.autoscaler = Some(AutoscalerConfig { version });
-    }
-    set(&mut config.head.compute_template, &args.head_compute_template);
-    args.head.lay_over(&mut config);
-    if !args.worker_groups.is_empty() {
-        let groups = config.worker_groups.take().unwrap_or_default();
-        config.worker_groups = Some(merge_groups(groups, &args.worker_groups));
-    }
-    lay_worker_over(args, &mut config)?;
-    Ok(config)
-}
-
-fn read(path: &PathBuf) -> Result<ClusterConfig> {
-    let shown = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::usage(format!("--file: cannot read {shown}: {error}")))?;
-    ClusterConfig::parse(&text).map_err(|error| Failure::usage(format!("--file: {shown}: {error}")))
-}
-
-fn agree(what: &str, in_file: &mut Option<String>, by_flag: Option<&str>) -> Result<()> {
-    match (&in_file, by_flag) {
-        (Some(file), Some(flag)) if file != flag => Err(Failure::usage(format!(
-            "the file says {what} `{file}`, the command line `{flag}`"
-        ))),
-        (None, Some(flag)) => {
-            *in_file = Some(flag.to_owned());
-            Ok(())
-        }
-        _ => Ok(()),
-    }
-}
-
-/// A group by flag replaces the one of its name in the file, or comes behind.
-fn merge_groups(mut groups: Vec<GroupConfig>, by_flag: &[GroupConfig]) -> Vec<GroupConfig> {
-    for group in by_flag {
-        // Two flags of one name stay two: the API server says so.
-        match groups
-            .iter_mut()
-            .find(|known| known.name == group.name && !by_flag.contains(known))
-        {
-            Some(known) => known.clone_from(group),
-            None => groups.push(group.clone()),
-        }
-    }
-    groups
-}
-
-impl HeadArgs {
-    fn lay_over(&self, config: &mut ClusterConfig) {
-        let head = &mut config.head;
-        let resources = Resources {
-            cpu: self.head_cpu.clone(),
-            memory: self.head_memory.clone(),
-            gpu: self.head_gpu.clone(),
-            ephemeral_storage: self.head_ephemeral_storage.clone(),
-            ..Resources::default()
-        };
-        head.resources = resources.over(std::mem::take(&mut head.resources));
-        head.ray_start_params
-            .extend(self.head_ray_start_params.iter().cloned());
-        head.node_selectors
-            .extend(self.head_node_selectors.iter().cloned());
-    }
-}
-
-/// The flags of the one group that needs no name.
-fn lay_worker_over(args: &ClusterArgs, config: &mut ClusterConfig) -> Result<()> {
-    let given = GroupConfig {
-        replicas: args.worker_replicas,
-        ..args.worker.group()
-    };
-    if given == GroupConfig::default() {
-        return Ok(());
-    }
-    let groups = config
-        .worker_groups
-        .get_or_insert_with(|| vec![GroupConfig::default()]);
-    let [group] = groups.as_mut_slice() else {
-        return Err(
-            Failure::usage("the --worker-… flags need exactly one worker group in the file")
-                .hint("give each group by --worker-group name=…"),
-        );
-    };
-    group.replicas = given.replicas.or(group.replicas);
-    group.num_of_hosts = given.num_of_hosts.or(group.num_of_hosts);
-    group.resources = given.resources.over(std::mem::take(&mut group.resources));
-    group.ray_start_params.extend(given.ray_start_params);
-    group.node_selectors.extend(given.node_selectors);
-    Ok(())
 }

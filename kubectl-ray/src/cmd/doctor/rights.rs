@@ -10,7 +10,7 @@ use super::Finding;
 use crate::connection::Connection;
 
 /// Group, resource, subresource, verb, and what it is for.
-const NEEDED: [(&str, &str, &str, &str, &str); 8] = [
+const NEEDED: [(&str, &str, &str, &str, &str); 9] = [
     ("ray.io", "rayclusters", "", "create", "create cluster"),
     ("ray.io", "rayclusters", "", "patch", "scale, refresh"),
     (
@@ -28,6 +28,7 @@ const NEEDED: [(&str, &str, &str, &str, &str); 8] = [
         "create compute-template",
     ),
     ("", "pods", "", "list", "get node, job, session, log"),
+    ("", "pods", "", "delete", "refresh --restart"),
     ("", "pods", "portforward", "create", "job, session"),
     ("", "pods", "exec", "create", "log --file, log downloads"),
     ("", "pods", "log", "get", "log, build log"),

@@ -1,6 +1,7 @@
 //! What a person or a script reads: results on stdout, everything else on stderr.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -59,10 +60,12 @@ fn drop_managed_fields(object: &mut Value) {
 
 /// Writes text to stdout as it stands.
 pub(crate) fn text(text: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(())
+    beside_progress(|| {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        out.flush()?;
+        Ok(())
+    })
 }
 
 /// Writes a line to stdout.
@@ -73,7 +76,7 @@ pub(crate) fn line(line: &str) -> Result<()> {
 /// A remark that is no result, on stderr.
 pub(crate) fn note(text: &str) {
     // Nobody can be told that stderr is closed.
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = beside_progress(|| writeln!(io::stderr(), "{text}"));
 }
 
 /// A warning, on stderr.
@@ -108,11 +111,33 @@ pub(crate) fn paint(colour: Colour, text: &str) -> String {
     format!("\x1b[{}m{text}\x1b[0m", colour as u8)
 }
 
+/// To the start of the line, and nothing on it.
+const ERASE: &str = "\r\x1b[K";
+
+/// The line that [`Progress`] has drawn and rewrites in place; empty where there is none.
+static DRAWN: Mutex<String> = Mutex::new(String::new());
+
+/// Prints whole lines while the progress line is away.
+fn beside_progress<T>(print: impl FnOnce() -> T) -> T {
+    let drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if drawn.is_empty() {
+        return print();
+    }
+    let _ = write!(io::stderr(), "{ERASE}");
+    let printed = print();
+    draw(&drawn);
+    printed
+}
+
+/// A long line is cut at the terminal's edge (autowrap off): of one that wrapped, only the last row could be erased.
+fn draw(text: &str) {
+    let _ = write!(io::stderr(), "{ERASE}\x1b[?7l{text}\x1b[?7h");
+}
+
 /// A line that says what is being waited for; on a terminal it is rewritten in place.
 #[derive(Default)]
 pub(crate) struct Progress {
     last: String,
-    drawn: bool,
 }
 
 impl Progress {
@@ -123,24 +148,21 @@ impl Progress {
         }
         text.clone_into(&mut self.last);
         if io::stderr().is_terminal() {
-            let _ = write!(io::stderr(), "\r\x1b[K{text}");
-            self.drawn = true;
+            let mut drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
+            text.clone_into(&mut drawn);
+            draw(text);
         } else {
             note(text);
         }
     }
-
-    /// Takes the line away, so that other output starts on a clean one.
-    pub(crate) fn clear(&mut self) {
-        if std::mem::take(&mut self.drawn) {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
-        self.last.clear();
-    }
 }
 
 impl Drop for Progress {
+    /// Takes the line away, so that other output starts on a clean one.
     fn drop(&mut self) {
-        self.clear();
+        let mut drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if !std::mem::take(&mut *drawn).is_empty() {
+            let _ = write!(io::stderr(), "{ERASE}");
+        }
     }
 }

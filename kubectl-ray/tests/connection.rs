@@ -107,6 +107,35 @@ fn a_credential_plugin_is_asked_and_its_failure_told() {
 }
 
 #[test]
+fn an_oidc_token_is_used_until_it_expires() {
+    let server = server();
+    let folder = tempfile::tempdir().unwrap();
+    let get = |payload: &str| {
+        let token = format!("eyJhbGciOiJub25lIn0.{payload}.x");
+        let provider =
+            json!({"name": "oidc", "config": {"id-token": token, "idp-issuer-url": "https://login.example"}});
+        let config = json!({"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": server.url}}],
+            "users": [{"name": "u", "user": {"auth-provider": provider}}]});
+        (
+            token,
+            get_clusters(&[&write(folder.path(), "config", &config)], &[]),
+        )
+    };
+    // {"exp":4102444800}: the year 2100
+    let (token, valid) = get("eyJleHAiOjQxMDI0NDQ4MDB9");
+    assert_eq!(valid.code, 0, "{valid:?}");
+    assert_eq!(header(&server, "authorization"), Some(format!("Bearer {token}")));
+    // {"exp":946684800}: the year 2000, and no refresh token
+    let (_, expired) = get("eyJleHAiOjk0NjY4NDgwMH0");
+    assert_eq!(expired.code, 4, "{expired:?}");
+    assert!(
+        expired.stderr.contains("expired") && expired.stderr.contains("hint:"),
+        "{expired:?}"
+    );
+}
+
+#[test]
 fn a_server_is_left_after_the_request_timeout_before_and_amid_its_answer() {
     for answer in [silence, unfinished] {
         let server = FakeServer::start(move |_, _| answer());
@@ -142,45 +171,6 @@ fn names_are_asked_for_and_nothing_else() {
     );
     let both = server.run(&["get", "cluster", "b", "-l", "x=y"]);
     assert_eq!(both.code, 2, "{both:?}");
-}
-
-/// What the words print on a terminal.
-#[cfg(unix)]
-fn on_a_terminal(server: &FakeServer, words: &[&str], variables: &[(&str, &str)]) -> String {
-    let command = server.command(words);
-    let quoted: Vec<_> = std::iter::once(command.get_program())
-        .chain(command.get_args())
-        .map(|word| format!("'{}'", word.to_str().unwrap()))
-        .collect();
-    // script(1) gives its child a terminal.
-    let mut script = std::process::Command::new("script");
-    script.args(["-qec", &quoted.join(" "), "/dev/null"]);
-    script
-        .env("KUBECONFIG", "/no/such/kubeconfig")
-        .env("TERM", "xterm")
-        .env_remove("NO_COLOR");
-    script
-        .envs(variables.iter().copied())
-        .stdin(std::process::Stdio::null());
-    run(&mut script).stdout
-}
-
-#[cfg(unix)]
-#[test]
-fn colours_are_for_terminals_that_want_them() {
-    let server = server();
-    let words = ["get", "cluster", "nope"];
-    let escape = '\u{1b}';
-    let shown = on_a_terminal(&server, &words, &[]);
-    assert!(shown.contains("not found") && shown.contains(escape), "{shown:?}");
-    for plain in [("NO_COLOR", "1"), ("TERM", "dumb")] {
-        let shown = on_a_terminal(&server, &words, &[plain]);
-        assert!(
-            shown.contains("not found") && !shown.contains(escape),
-            "{shown:?}"
-        );
-    }
-    assert!(!server.run(&words).stderr.contains(escape));
 }
 
 #[test]

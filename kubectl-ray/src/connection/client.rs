@@ -1,9 +1,10 @@
 //! The client: what the server says beside its answer, and errors that name the server.
 
+use std::error::Error;
 use std::time::Duration;
 
 use http::{Response, header};
-use kube::client::ClientBuilder;
+use kube::client::{AuthError, ClientBuilder};
 use kube::{Client, Config};
 use tower::{BoxError, util::MapErrLayer, util::MapResponseLayer};
 
@@ -46,9 +47,33 @@ fn explain(error: BoxError, server: &str) -> BoxError {
     if error.is::<kube::Error>() || error.is::<Failure>() {
         return error;
     }
-    let failure = Failure::failed(format!("cannot reach the API server at {server}: {error}"))
-        .hint("check your network, --server and --kubeconfig (`kubectl cluster-info`)");
-    Box::new(failure)
+    // Credentials that are fetched before each request, such as OIDC tokens, fail here.
+    let error = match error.downcast::<AuthError>() {
+        Ok(error) => return Box::new(Failure::from(*error)),
+        Err(error) => error,
+    };
+    let why = with_causes(&*error);
+    let hint = if why.contains("certificate") {
+        "check --certificate-authority, --tls-server-name and the cluster's entry in your kubeconfig"
+    } else {
+        "check your network, --server and --kubeconfig (`kubectl cluster-info`)"
+    };
+    Box::new(Failure::failed(format!("cannot reach the API server at {server}: {why}")).hint(hint))
+}
+
+/// An error and what led to it: on its own the client says no more than "client error (Connect)".
+fn with_causes(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let said = next.to_string();
+        // Some errors repeat their cause.
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = next.source();
+    }
+    text
 }
 
 #[cfg(test)]

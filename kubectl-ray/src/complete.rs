@@ -8,9 +8,11 @@ use std::time::Duration;
 use clap::CommandFactory as _;
 use clap_complete::CompleteEnv;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{DynamicObject, ListParams};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::{DynamicObject, ListParams, PartialObjectMeta};
+use kube::config::Kubeconfig;
 use kube::{Api, ResourceExt as _};
+use ray_api::meta::label;
 use ray_api::ray::v1::RayCluster;
 use ray_api::template::v1alpha1::{ClusterComputeTemplate, ComputeTemplate, ImageTemplate};
 
@@ -20,6 +22,8 @@ use crate::connection::{Connection, ConnectionArgs};
 use crate::error::Result;
 use crate::kinds::Kind;
 use crate::output;
+use crate::ray::dashboard::Dashboard;
+use crate::ray::jobs::JobDetails;
 
 /// Nobody waits longer for a Tab.
 const BUDGET: Duration = Duration::from_millis(1500);
@@ -32,13 +36,22 @@ pub(crate) fn answer_shell() {
 }
 
 /// Speaks kubectl's protocol: called as `kubectl_complete-ray` with the words behind `ray`; one candidate a line,
-/// a tab, its help, and `:4` at the end, which means that files are no candidates.
+/// a tab, its help, and a directive at the end, of which 4 means that files are no candidates.
 pub(crate) fn kubectl_protocol(mut args: Vec<OsString>) -> ExitCode {
     if args.len() < 2 {
         args.push(OsString::new());
     }
     let last = args.len() - 1;
-    let candidates = complete(&mut Cli::command(), args, last, None).unwrap_or_default();
+    let asks_for_flags = args
+        .last()
+        .is_some_and(|word| word.to_string_lossy().starts_with('-'));
+    let mut candidates = complete(&mut Cli::command(), args, last, None).unwrap_or_default();
+    // Flags are offered to those who begin one, as kubectl does: names would drown among them.
+    candidates
+        .retain(|candidate| asks_for_flags || !candidate.get_value().to_string_lossy().starts_with('-'));
+    // A type wants its name behind it: no space then (cobra's directive 2).
+    let whole = candidates.iter().any(|candidate| !is_type(candidate));
+    let directive = if whole || candidates.is_empty() { 4 } else { 6 };
     let any_shown = candidates.iter().any(|candidate| !candidate.is_hide_set());
     let mut lines = String::new();
     for candidate in candidates
@@ -54,13 +67,63 @@ pub(crate) fn kubectl_protocol(mut args: Vec<OsString>) -> ExitCode {
         lines.push('\n');
     }
     // A shell that has gone away needs no answer.
-    let _ = output::text(&format!("{lines}:4\n"));
+    let _ = output::text(&format!("{lines}:{directive}\n"));
     ExitCode::SUCCESS
+}
+
+fn is_type(candidate: &CompletionCandidate) -> bool {
+    candidate.get_value().to_string_lossy().ends_with('/')
 }
 
 /// Completes Ray clusters.
 pub(crate) fn clusters() -> ArgValueCompleter {
     by_name(|connection| async move { metadata_names(connection.api::<RayCluster>()).await })
+}
+
+/// Completes Ray clusters by name, and objects of these kinds as TYPE/NAME.
+pub(crate) fn targets(kinds: &'static [Kind]) -> ArgValueCompleter {
+    ArgValueCompleter::new(move |current: &OsStr| {
+        let word = current.to_string_lossy();
+        if let Some((type_, _)) = word.split_once('/') {
+            let Some(kind) = Kind::parse(type_).filter(|kind| kinds.contains(kind)) else {
+                return Vec::new();
+            };
+            let names = fetch(&|connection: Connection| names_of(connection, kind)).unwrap_or_default();
+            let names = names.into_iter().map(|name| format!("{type_}/{name}"));
+            return candidates(names.collect(), current);
+        }
+        let mut words =
+            fetch(&|connection: Connection| names_of(connection, Kind::RayCluster)).unwrap_or_default();
+        words.extend(kinds.iter().map(|kind| format!("{}/", kind.singular())));
+        candidates(words, current)
+    })
+}
+
+async fn names_of(connection: Connection, kind: Kind) -> Result<Vec<String>> {
+    let resource = kind.resource();
+    let api: Api<DynamicObject> = if kind.is_namespaced() {
+        Api::namespaced_with(connection.client.clone(), &connection.namespace, &resource)
+    } else {
+        Api::all_with(connection.client.clone(), &resource)
+    };
+    metadata_names(api).await
+}
+
+/// Completes Ray clusters, and behind a cluster the jobs that its dashboard knows.
+pub(crate) fn clusters_and_jobs() -> ArgValueCompleter {
+    by_name(|connection| async move {
+        let clusters = metadata_names(connection.api::<RayCluster>()).await?;
+        let words = typed_words();
+        let Some(cluster) = clusters.iter().find(|name| words.contains(name)) else {
+            return Ok(clusters);
+        };
+        let jobs = Dashboard::of_cluster(&connection, cluster).await?.jobs().await?;
+        let ids = jobs.into_iter().filter_map(|job| {
+            let job: JobDetails = serde_json::from_value(job).ok()?;
+            Some(job.id().to_owned())
+        });
+        Ok(ids.collect())
+    })
 }
 
 /// Completes ImageTemplates.
@@ -78,7 +141,7 @@ pub(crate) fn compute_templates() -> ArgValueCompleter {
     })
 }
 
-/// Completes the worker groups of whichever clusters there are.
+/// Completes worker groups: of the cluster that the line names, else of all.
 pub(crate) fn worker_groups() -> ArgValueCompleter {
     by_name(|connection| async move {
         let resource = Kind::RayCluster.resource();
@@ -100,17 +163,18 @@ pub(crate) fn worker_groups() -> ArgValueCompleter {
     })
 }
 
-/// Completes Ray nodes: pods.
+/// Completes Ray nodes: pods of the cluster that the line names, else of all.
 pub(crate) fn nodes() -> ArgValueCompleter {
     by_name(|connection| async move {
-        let params = ListParams::default()
-            .labels("ray.io/is-ray-node=yes")
-            .limit(LIMIT);
-        let list = connection
-            .api::<k8s_openapi::api::core::v1::Pod>()
-            .list_metadata(&params)
-            .await?;
-        Ok(list.items.iter().map(kube::ResourceExt::name_any).collect())
+        let nodes = format!("{}=yes", label::IS_RAY_NODE);
+        let params = ListParams::default().labels(&nodes).limit(LIMIT);
+        let list = connection.api::<Pod>().list_metadata(&params).await?;
+        let words = typed_words();
+        let cluster = |pod: &PartialObjectMeta<Pod>| pod.labels().get(label::CLUSTER).cloned();
+        let is_named = |pod: &&PartialObjectMeta<Pod>| cluster(pod).is_some_and(|name| words.contains(&name));
+        let named = list.items.iter().any(|pod| is_named(&pod));
+        let pods = list.items.iter().filter(|pod| !named || is_named(pod));
+        Ok(pods.map(|pod| pod.name_any()).collect())
     })
 }
 
@@ -123,13 +187,23 @@ pub(crate) fn namespaces() -> ArgValueCompleter {
 
 /// Completes contexts of the kubeconfig.
 pub(crate) fn contexts() -> ArgValueCompleter {
-    ArgValueCompleter::new(|current: &OsStr| {
-        let kubeconfig = typed_connection().kubeconfig().ok().flatten();
-        let contexts = kubeconfig.map(|config| config.contexts).unwrap_or_default();
-        candidates(
-            contexts.into_iter().map(|context| context.name).collect(),
-            current,
-        )
+    of_kubeconfig(|config| config.contexts.into_iter().map(|context| context.name).collect())
+}
+
+/// Completes clusters of the kubeconfig.
+pub(crate) fn kubeconfig_clusters() -> ArgValueCompleter {
+    of_kubeconfig(|config| config.clusters.into_iter().map(|cluster| cluster.name).collect())
+}
+
+/// Completes users of the kubeconfig.
+pub(crate) fn kubeconfig_users() -> ArgValueCompleter {
+    of_kubeconfig(|config| config.auth_infos.into_iter().map(|user| user.name).collect())
+}
+
+fn of_kubeconfig(names: fn(Kubeconfig) -> Vec<String>) -> ArgValueCompleter {
+    ArgValueCompleter::new(move |current: &OsStr| {
+        let config = typed_connection().kubeconfig().ok().flatten();
+        candidates(config.map(names).unwrap_or_default(), current)
     })
 }
 
@@ -158,7 +232,7 @@ where
 
 async fn metadata_names<K>(api: Api<K>) -> Result<Vec<String>>
 where
-    K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+    K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
 {
     let list = api.list_metadata(&ListParams::default().limit(LIMIT)).await?;
     Ok(list
@@ -179,13 +253,36 @@ fn candidates(names: Vec<String>, current: &OsStr) -> Vec<CompletionCandidate> {
         .collect()
 }
 
+/// The words of the unfinished line, without connection flags: a namespace may be called as a cluster is.
 fn typed_words() -> Vec<String> {
-    std::env::args().skip(1).collect()
+    let mut words = Vec::new();
+    let mut line = std::env::args().skip(1);
+    while let Some(word) = line.next() {
+        if CONNECTION_FLAGS.contains(&word.as_str()) {
+            line.next();
+        } else {
+            words.push(word);
+        }
+    }
+    words
 }
+
+/// Those of [`typed_connection`].
+const CONNECTION_FLAGS: [&str; 9] = [
+    "-n",
+    "--namespace",
+    "--context",
+    "--kubeconfig",
+    "--cluster",
+    "--user",
+    "-s",
+    "--server",
+    "--token",
+];
 
 /// The connection flags that stand on the unfinished line; a whole parse would fail on it.
 fn typed_connection() -> ConnectionArgs {
-    let words = typed_words();
+    let words: Vec<String> = std::env::args().skip(1).collect();
     let value = |names: &[&str]| {
         let at = words.iter().position(|word| {
             let flag = word.split_once('=').map_or(word.as_str(), |(flag, _)| flag);

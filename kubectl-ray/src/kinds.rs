@@ -15,7 +15,11 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 6] = [
+    /// Those that run on a Ray cluster, or are one.
+    pub(crate) const WITH_CLUSTER: [Self; 3] = [Self::RayCluster, Self::RayJob, Self::RayService];
+
+    /// Every kind.
+    pub(crate) const ALL: [Self; 6] = [
         Self::RayCluster,
         Self::RayJob,
         Self::RayService,

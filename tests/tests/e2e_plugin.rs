@@ -266,6 +266,12 @@ async fn a_job_is_followed_while_it_runs_and_stopped() -> anyhow::Result<()> {
     other.end()?;
     assert_eq!(job(user, "endless")?["status"], "RUNNING");
 
+    let line = ["--", "kubectl-ray", "job", "stop", CLUSTER, "end"];
+    eventually("a Tab completes the job's id", || async {
+        let offered = user.ray_command(&line).env("COMPLETE", "fish").output()?;
+        Ok((offered.stdout == b"endless\n").then_some(()))
+    })
+    .await?;
     let stopped = user.ray(&["job", "stop", CLUSTER, "endless"])?.success()?;
     assert_eq!(stopped, "job/endless stopped\n");
     assert_eq!(job(user, "endless")?["status"], "STOPPED");

@@ -21,7 +21,7 @@ use crate::output;
   kubectl ray delete imagetemplate/torch computetemplate/small --yes")]
 pub struct DeleteArgs {
     /// Ray clusters by name, or any object as TYPE/NAME.
-    #[arg(required = true, value_name = "CLUSTER | TYPE/NAME", add = crate::complete::clusters())]
+    #[arg(required = true, value_name = "CLUSTER | TYPE/NAME", add = crate::complete::targets(&Kind::ALL))]
     objects: Vec<String>,
     /// Do not ask.
     #[arg(short, long)]

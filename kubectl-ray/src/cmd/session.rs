@@ -30,7 +30,7 @@ const PERIOD: Duration = Duration::from_secs(3);
   kubectl ray session rayservice/chat")]
 pub struct SessionArgs {
     /// Ray cluster, or TYPE/NAME with raycluster, rayjob or rayservice.
-    #[arg(value_name = "CLUSTER | TYPE/NAME", add = crate::complete::clusters())]
+    #[arg(value_name = "CLUSTER | TYPE/NAME", add = crate::complete::targets(&Kind::WITH_CLUSTER))]
     target: String,
     /// Local port of dashboard, client or serve; 0 is any free one; may be repeated.
     #[arg(long = "port", value_name = "NAME=PORT", value_parser = port)]

@@ -29,10 +29,10 @@ pub struct ConnectionArgs {
     #[arg(long, global = true, value_name = "PATH", value_hint = clap::ValueHint::FilePath)]
     pub kubeconfig: Option<PathBuf>,
     /// Cluster of the kubeconfig to use.
-    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    #[arg(long, global = true, value_name = "NAME", hide_short_help = true, add = crate::complete::kubeconfig_clusters())]
     pub cluster: Option<String>,
     /// User of the kubeconfig to use.
-    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    #[arg(long, global = true, value_name = "NAME", hide_short_help = true, add = crate::complete::kubeconfig_users())]
     pub user: Option<String>,
     /// Address of the API server.
     #[arg(short, long, global = true, value_name = "URL", hide_short_help = true)]

@@ -53,7 +53,7 @@ struct Target {
 #[derive(Debug, Args)]
 struct JobRef {
     /// Ray cluster (unless -c or --address names it), and id of the job.
-    #[arg(required = true, num_args = 1..=2, value_names = ["CLUSTER", "JOB"], add = crate::complete::clusters())]
+    #[arg(required = true, num_args = 1..=2, value_names = ["CLUSTER", "JOB"], add = crate::complete::clusters_and_jobs())]
     words: Vec<String>,
 }
 

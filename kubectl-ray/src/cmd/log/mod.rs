@@ -16,6 +16,7 @@ use ray_api::ray::v1::RayCluster;
 use crate::cmd::session::{cluster_of, target};
 use crate::connection::{Connection, ConnectionArgs};
 use crate::error::{Failure, Result};
+use crate::kinds::Kind;
 use crate::output;
 
 /// Where Ray writes the logs of the running session.
@@ -30,7 +31,7 @@ const SESSION: &str = "/tmp/ray/session_latest";
   kubectl ray log demo --out-dir ./logs                      # Ray's log directory of every node")]
 pub struct LogArgs {
     /// Ray cluster, or TYPE/NAME with raycluster, rayjob or rayservice.
-    #[arg(value_name = "CLUSTER | TYPE/NAME", add = crate::complete::clusters())]
+    #[arg(value_name = "CLUSTER | TYPE/NAME", add = crate::complete::targets(&Kind::WITH_CLUSTER))]
     target: String,
     /// Only these nodes.
     #[arg(long, value_enum, default_value = "all")]

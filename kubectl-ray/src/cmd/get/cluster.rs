@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DynamicObject, ListParams, PartialObjectMeta};
 use ray_api::conditions;
-use ray_api::meta::label;
+use ray_api::meta::{condition, label};
 use ray_api::ray::v1::{RayCluster, RayClusterSpec, RayClusterStatus};
 use serde::Deserialize;
 
@@ -19,11 +19,11 @@ use crate::table::{Cell, Column, Row, column, wide};
 
 /// In this order the first that is true tells the most.
 const TELLING: [&str; 5] = [
-    "RayClusterProvisioned",
-    "HeadPodReady",
-    "ReplicaFailure",
-    "RayClusterSuspended",
-    "RayClusterSuspending",
+    condition::PROVISIONED,
+    condition::HEAD_POD_READY,
+    condition::REPLICA_FAILURE,
+    condition::SUSPENDED,
+    condition::SUSPENDING,
 ];
 
 /// Healthy and all pods with a Serve proxy, by namespace and cluster.
@@ -88,7 +88,7 @@ fn row(object: &DynamicObject, all_namespaces: bool, serve: &ServeCounts) -> Row
     let status = cluster.status.clone().unwrap_or_default();
     let list = status.conditions.clone().unwrap_or_default();
     let quantity = |q: &Option<k8s_openapi::apimachinery::pkg::api::resource::Quantity>| {
-        q.as_ref().map_or_else(|| "0".to_owned(), |q| q.0.clone())
+        super::quantity(q.as_ref().map_or_else(|| "0".to_owned(), |q| q.0.clone()))
     };
     let telling = TELLING
         .into_iter()
@@ -99,10 +99,10 @@ fn row(object: &DynamicObject, all_namespaces: bool, serve: &ServeCounts) -> Row
     row.extend([
         Cell::number(status.desired_worker_replicas.unwrap_or_default()),
         Cell::number(status.available_worker_replicas.unwrap_or_default()),
-        quantity(&status.desired_cpu).into(),
-        quantity(&status.desired_gpu).into(),
-        quantity(&status.desired_tpu).into(),
-        quantity(&status.desired_memory).into(),
+        quantity(&status.desired_cpu),
+        quantity(&status.desired_gpu),
+        quantity(&status.desired_tpu),
+        quantity(&status.desired_memory),
         telling.unwrap_or_default().into(),
         status
             .state

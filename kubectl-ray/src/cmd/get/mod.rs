@@ -13,6 +13,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
+use ray_api::quantity::Amount;
 
 use crate::connection::ConnectionArgs;
 use crate::error::Result;
@@ -141,6 +142,14 @@ pub(crate) async fn run(connection: &ConnectionArgs, args: &GetArgs) -> Result<(
         What::ImageTemplate(args) => template::images(connection, &args.names, &args.list).await,
         What::ComputeTemplate(args) => template::computes(connection, &args.names, &args.list).await,
         What::Endpoints(args) => endpoints::run(connection, args).await,
+    }
+}
+
+/// A quantity as it is written, which sorts by its amount.
+fn quantity(written: String) -> Cell {
+    match written.parse::<Amount>() {
+        Ok(amount) => Cell::ranked(written, amount.to_f64()),
+        Err(_) => written.into(),
     }
 }
 

@@ -139,7 +139,8 @@ fn compute_row(kind: Kind, object: &DynamicObject, all_namespaces: bool) -> Row 
     let amount = |name: &str| -> Cell {
         let resources = object.data.pointer("/spec/resources");
         let of = |kind: &str| resources.and_then(|r| r.get(kind)?.get(name)).map(plain);
-        of("limits").or_else(|| of("requests")).unwrap_or_default().into()
+        let written = of("limits").or_else(|| of("requests"));
+        written.map(super::quantity).unwrap_or_default()
     };
     row.extend([
         if kind.is_namespaced() {

@@ -65,7 +65,11 @@ pub(super) async fn run(connected: &Connection, pods: &[Pod], cluster: &str, arg
 
 async fn node(connected: &Connection, pod: &Pod, folder: &Path, limits: Limits) -> Result<usize> {
     tokio::fs::create_dir_all(folder).await?;
-    save_container_log(connected, pod, &folder.join("stdout.log")).await?;
+    let log = save_container_log(connected, pod, &folder.join("stdout.log"), limits.bytes).await?;
+    let limits = Limits {
+        bytes: limits.bytes - log,
+        ..limits
+    };
     let logs = format!("{SESSION}/logs");
     let command = ["tar", "-C", &logs, "-chf", "-", "."];
     // Links are read as the files that they name (-h): what arrives has none, or is refused.
@@ -93,7 +97,8 @@ async fn node(connected: &Connection, pod: &Pod, folder: &Path, limits: Limits) 
     }
 }
 
-async fn save_container_log(connected: &Connection, pod: &Pod, path: &Path) -> Result<()> {
+/// What the container printed, as a file of `most` bytes at most; how many there were.
+async fn save_container_log(connected: &Connection, pod: &Pod, path: &Path, most: u64) -> Result<u64> {
     let params = LogParams {
         container: ray_container(pod),
         ..LogParams::default()
@@ -101,15 +106,24 @@ async fn save_container_log(connected: &Connection, pod: &Pod, path: &Path) -> R
     let mut log = std::pin::pin!(connected.api::<Pod>().log_stream(&name_of(pod), &params).await?);
     let mut file = tokio::fs::File::create(path).await?;
     let mut buffer = vec![0; 64 * 1024];
+    let mut saved = 0;
     loop {
         let count = log.read(&mut buffer).await?;
         let Some(chunk) = buffer.get(..count).filter(|chunk| !chunk.is_empty()) else {
             break;
         };
+        saved += chunk.len() as u64;
+        if saved > most {
+            file.flush().await?;
+            let message = "what the container printed goes over the size limit (--max-size)";
+            return Err(
+                Failure::failed(message).hint("read its end with `kubectl ray log CLUSTER --tail LINES`")
+            );
+        }
         file.write_all(chunk).await?;
     }
     file.flush().await?;
-    Ok(())
+    Ok(saved)
 }
 
 /// Runs a command in the Ray container and gives what it prints.

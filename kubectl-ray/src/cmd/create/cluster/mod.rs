@@ -142,14 +142,17 @@ pub(in crate::cmd::create) async fn run(connection: &ConnectionArgs, args: &Clus
         set_namespace(&mut object, namespace);
         async move { post(client, resource, Some(namespace), &object, dry_run).await }
     };
-    let object = prepare(&connected, args, manifest(&config, Style::Fields)?).await?;
+    let Expanded { object, mut warnings } =
+        prepare(&connected, args, manifest(&config, Style::Fields)?).await?;
     let created = match send(object).await {
         Err(error) if is_unknown_reference(&error) => {
-            let object = prepare(&connected, args, manifest(&config, Style::Annotations)?).await?;
-            send(object).await?
+            let annotated = prepare(&connected, args, manifest(&config, Style::Annotations)?).await?;
+            warnings = annotated.warnings;
+            send(annotated.object).await?
         }
         other => other?,
     };
+    warnings.iter().for_each(|warning| output::warning(warning));
     args.result.print_sent(Kind::RayCluster, &created, "created")?;
     if args.wait.wait && dry_run == DryRun::None {
         let name = config.name.as_deref().unwrap_or_default();
@@ -159,11 +162,14 @@ pub(in crate::cmd::create) async fn run(connection: &ConnectionArgs, args: &Clus
 }
 
 /// The object to send: where nobody else expands it, with its templates filled in, and its images built.
-async fn prepare(connected: &Connection, args: &ClusterArgs, object: Value) -> Result<Value> {
+async fn prepare(connected: &Connection, args: &ClusterArgs, object: Value) -> Result<Expanded> {
     if args.expand == Expand::Server {
-        return Ok(object);
+        return Ok(Expanded {
+            object,
+            warnings: Vec::new(),
+        });
     }
-    let mut expanded = expand(connected, &object).await?;
+    let expanded = expand(connected, &object).await?;
     let unbuilt = unbuilt(&expanded.object);
     if !unbuilt.is_empty() && args.result.dry_run.dry_run == DryRun::None {
         if !args.wait.wait {
@@ -173,13 +179,9 @@ async fn prepare(connected: &Connection, args: &ClusterArgs, object: Value) -> R
         for image in &unbuilt {
             follow::image::wait(connected, image, limit).await?;
         }
-        expanded = expand(connected, &object).await?;
+        return expand(connected, &object).await;
     }
-    expanded
-        .warnings
-        .iter()
-        .for_each(|warning| output::warning(warning));
-    Ok(expanded.object)
+    Ok(expanded)
 }
 
 /// What the webhook would make of the object.

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 #[ignore = "needs a control plane: make test"]
 async fn everything_that_create_can_say_is_valid() -> anyhow::Result<()> {
     let (_, user) = set_up("create").await?;
-    let create: [&[&str]; 5] = [
+    let tpu = "cloud.google.com/gke-tpu-accelerator=tpu-v5,cloud.google.com/gke-tpu-topology=2x2";
+    let create: [&[&str]; 8] = [
         &[
             "compute-template",
             "small",
@@ -37,7 +38,40 @@ async fn everything_that_create_can_say_is_valid() -> anyhow::Result<()> {
             "--apt",
             "git",
         ],
+        &[
+            "compute-template",
+            "v5",
+            "--extends",
+            "small",
+            "--tpu",
+            "4",
+            "--ephemeral-storage",
+            "100Gi",
+            "--runtime-class",
+            "gvisor",
+            "--service-account",
+            "ray",
+        ],
+        &[
+            "image-template",
+            "late",
+            "--base-image",
+            "rayproject/ray:2.60.0",
+            "--pip",
+            "torch",
+            "--extra-index-url",
+            "https://a.example/simple",
+            "--break-system-packages",
+        ],
         &["cluster", "plain", "--autoscaler", "v2", "--worker-gpu", "1"],
+        &[
+            "cluster",
+            "tpu",
+            "--worker-tpu",
+            "4",
+            "--worker-node-selectors",
+            tpu,
+        ],
         &[
             "cluster",
             "two",

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
-use ray_api::image::{Ended, MAX_LOG_TAIL, classify, log_tail, mask};
+use ray_api::image::{Ended, MAX_LOG_TAIL, classify, is_passing, log_tail, mask};
 use ray_api::template::v1alpha1::{BuildFailure, FailureReason};
 
 /// What Kubernetes keeps of a log as termination message.
@@ -118,6 +118,10 @@ fn causes_that_tools_hide_are_found() {
         let (reason, message) = reason(1, &format!("{log}\n{run} 1\n"));
         assert_eq!(reason, expected, "{log}");
         assert!(message.contains(line), "{message}");
+        // A command that does not end its last line has the executor's word glued to it.
+        let (glued, message) = self::reason(1, &format!("{log}{run} 1\n"));
+        assert_eq!(glued, expected, "{log}");
+        assert!(!message.contains("error building image"), "{message}");
     }
     let (reason, message) = reason(
         137,
@@ -148,11 +152,28 @@ fn credentials_never_reach_a_status() {
         ("Authorization: Bearer hunter2secret.abc", "Bearer ***"),
         ("PASSWORD=hunter2secret next", "PASSWORD=*** next"),
         (r#"{"token": "hunter2secret"}"#, r#"{"token": "***"}"#),
+        (
+            r#"{"auths": {"reg.example": {"auth": "hunter2secret=="}}}"#,
+            r#"{"reg.example": {"auth": "***"}}"#,
+        ),
+        (
+            "machine index.example login me password hunter2secret",
+            "login me password ***",
+        ),
+        ("login me\n  password hunter2secret\n", "password ***\n"),
+        ("password hunter2secret", "password ***"),
         ("using ghp_hunter2secret0000", "using ***"),
     ] {
         let masked = mask(text);
         assert!(!masked.contains("hunter2secret"), "{masked}");
         assert!(masked.contains(kept), "{masked}");
+    }
+    for harmless in [
+        "failed to authorize: no such host",
+        "password authentication failed for x",
+    ] {
+        let masked = mask(&format!("error: {harmless}"));
+        assert!(masked.ends_with(harmless), "{masked}");
     }
     // Cut after it is masked: the cut must not leave half a credential unrecognised.
     let log = format!("https://me:{}@index.example\nend\n", "s".repeat(MAX_LOG_TAIL));
@@ -171,4 +192,22 @@ fn a_log_tail_is_whole_lines_without_control_characters() {
             .all(|line| line.starts_with("line ") && line.ends_with(" red")),
         "{tail}"
     );
+}
+
+#[test]
+fn every_reason_has_its_row_in_the_documentation() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/images.md")).unwrap();
+    let schema = serde_json::to_value(schemars::schema_for!(FailureReason)).unwrap();
+    let reasons: Vec<FailureReason> = serde_json::from_value(schema["enum"].clone()).unwrap();
+    assert!(reasons.len() > 10);
+    for reason in reasons {
+        let start = format!("| `{reason:?}` |");
+        let row = page
+            .lines()
+            .find(|line| line.starts_with(&start))
+            .unwrap_or_default();
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        assert_eq!(cells.len(), 6, "{reason:?} has no row of four cells: {row:?}");
+        assert_eq!(cells[4] == "yes", is_passing(reason), "tried again: {row}");
+    }
 }

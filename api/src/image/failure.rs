@@ -33,8 +33,10 @@ pub struct Ended<'a> {
 #[must_use]
 pub fn classify(ended: &Ended<'_>) -> BuildFailure {
     let log = plain(ended.log);
-    let lines: Vec<&str> = log
+    let (before, verdict) = verdict(&log);
+    let lines: Vec<&str> = before
         .lines()
+        .chain(verdict.lines())
         .map(str::trim_end)
         .filter(|line| !line.is_empty())
         .collect();
@@ -137,6 +139,19 @@ fn explain(ended: &Ended<'_>, lines: &[&str]) -> (FailureReason, String) {
     })
 }
 
+/// What came before the executor's last word, and that: a command's output may end without a line end.
+fn verdict(log: &str) -> (&str, &str) {
+    let starts = VERDICTS.iter().filter_map(|verdict| log.rfind(verdict));
+    log.split_at_checked(starts.max().unwrap_or(log.len()))
+        .unwrap_or((log, ""))
+}
+
+/// How the executor begins the line with which it ends.
+const VERDICTS: &[&str] = &[
+    "error building image: ",
+    "error checking push permissions",
+    "error pushing image: ",
+];
 const UNREACHABLE: &[&str] = &[
     "connection refused",
     "no such host",
@@ -259,8 +274,10 @@ pub fn mask(text: &str) -> String {
             r"(?P<keep>[a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s@]+(?P<end>@)",
             // Authorization: Bearer …
             r"(?i)(?P<keep>\b(?:bearer|basic)\s+)[a-z0-9._~+/=-]{8,}(?P<end>)",
-            // password=… "token": "…"
-            r#"(?i)(?P<keep>(?:password|passwd|secret|token|api[_-]?key|access[_-]?key)["']?\s*[=:]\s*["']?)[^\s"'&,;]+(?P<end>)"#,
+            // password=… "token": "…", and "auth": "…" of docker logins
+            r#"(?i)(?P<keep>(?:password|passwd|secret|token|\bauth|api[_-]?key|access[_-]?key)["']?\s*[=:]\s*["']?)[^\s"'&,;]+(?P<end>)"#,
+            // netrc, on one line or several; the log may begin in the middle of it
+            r"(?im)(?P<keep>(?:\b(?:machine|login)\s+\S+\s+|^[ \t]*)password\s+)\S+(?P<end>)",
             // Tokens that name themselves: GitHub, GitLab, Hugging Face, PyPI, AWS, Slack, JWT
             r"(?P<keep>\b)(?:gh[pousr]_|github_pat_|glpat-|hf_|pypi-|AKIA|xox[abps]-|eyJ[A-Za-z0-9_-]+\.)[A-Za-z0-9_.-]{8,}(?P<end>)",
         ]

@@ -8,7 +8,7 @@ mod images;
 use images::{DIGEST, Site};
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use kube::ResourceExt;
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use ray_api::template::v1alpha1::FailureReason;
 use ray_tests::{Cluster, eventually};
 use serde_json::json;
@@ -238,5 +238,96 @@ async fn a_restricted_namespace_says_so_at_once() -> anyhow::Result<()> {
         .and_then(|build| build.job)
         .unwrap();
     site.pod(&job).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a control plane: make test"]
+async fn a_failed_build_is_tried_again_once_the_spec_says_what_was_missing() -> anyhow::Result<()> {
+    let site = site("image").await?;
+    let _operator = site.operator(&[REPOSITORY, "--verify-images=false"])?;
+    site.create("emoji", emoji()).await?;
+    let status = site.told("emoji", "Building", "True", "Building").await?;
+    let job = status.build.and_then(|build| build.job).unwrap();
+    let log = "Killed\nerror building image: error building stage: failed to execute command: waiting for process to exit: exit status 137";
+    site.end_pod(&job, "Failed", &[("build", 137, log)]).await?;
+    let status = site.told("emoji", "Failed", "True", "OutOfMemory").await?;
+    assert!(
+        status
+            .failure
+            .unwrap()
+            .message
+            .contains("spec.resources.limits.memory")
+    );
+
+    let more = json!({"spec": {"resources": {"limits": {"memory": "16Gi"}}}});
+    site.merge("emoji", more).await?;
+    let status = site.told("emoji", "Building", "True", "Building").await?;
+    let build = status.build.unwrap();
+    assert_eq!(
+        (build.number, build.attempts, build.reason.as_deref()),
+        (2, 1, Some("SpecChanged"))
+    );
+    site.end_pod(&build.job.unwrap(), "Succeeded", &[("seal", 0, DIGEST)])
+        .await?;
+    let status = site.told("emoji", "Ready", "True", "Built").await?;
+    let results = status.history.iter().map(|record| record.result.as_str());
+    assert_eq!(results.collect::<Vec<_>>(), ["Succeeded", "OutOfMemory"]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a control plane: make test"]
+async fn equal_inputs_for_one_repository_are_built_once() -> anyhow::Result<()> {
+    let site = site("image").await?;
+    let repository = format!("reg.example/images/{}/shared", site.namespace);
+    let mut spec = emoji();
+    spec["repository"] = json!(repository);
+    let _operator = site.operator(&[REPOSITORY, "--verify-images=false"])?;
+    site.create("first", spec.clone()).await?;
+    let status = site.told("first", "Building", "True", "Building").await?;
+    let job = status.build.and_then(|build| build.job).unwrap();
+    site.create("second", spec).await?;
+    site.told("second", "Building", "True", "SharedBuild").await?;
+    site.end_pod(&job, "Succeeded", &[("seal", 0, DIGEST)]).await?;
+    for name in ["first", "second"] {
+        let status = site.told(name, "Ready", "True", "Built").await?;
+        assert_eq!(status.image, Some(format!("{repository}@{DIGEST}")), "{name}");
+    }
+    assert_eq!(site.builds().await?.len(), 1);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a control plane: make test"]
+async fn what_a_build_made_goes_with_its_template() -> anyhow::Result<()> {
+    let site = site("image").await?;
+    let _operator = site.operator(&[REPOSITORY])?;
+    site.create("emoji", emoji()).await?;
+    let status = site.told("emoji", "Building", "True", "Building").await?;
+    let job = status.build.and_then(|build| build.job).unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(site.cluster.client.clone(), &site.namespace);
+    let uid = site.templates.get("emoji").await?.uid();
+    let owners = [
+        site.jobs.get(&job).await?.owner_references().to_vec(),
+        maps.get(&job).await?.owner_references().to_vec(),
+    ];
+    for owner in owners {
+        let [owner] = owner.as_slice() else {
+            panic!("{owner:?}")
+        };
+        let named = (owner.kind.as_str(), owner.name.as_str(), Some(owner.uid.clone()));
+        assert_eq!(named, ("ImageTemplate", "emoji", uid.clone()));
+        assert_eq!(owner.controller, Some(true));
+    }
+    site.templates.delete("emoji", &DeleteParams::default()).await?;
+    eventually("Job and ConfigMap go", || async {
+        let gone = site.jobs.get_opt(&job).await?.is_none() && maps.get_opt(&job).await?.is_none();
+        Ok(gone.then_some(()))
+    })
+    .await?;
+    // Nor does the operator make them again.
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    assert_eq!(site.builds().await?.len(), 0);
     Ok(())
 }

@@ -32,6 +32,9 @@ pub(super) struct Identity {
     pub(super) inputs_hash: String,
     /// Where it pushes, with tag.
     pub(super) destination: String,
+    /// Hash of what decides whether it can succeed, rather than what it makes.
+    #[serde(default)]
+    pub(super) settings: String,
     /// Why the build was started.
     pub(super) reason: String,
     /// Rebuild annotation that it answers.

@@ -150,7 +150,11 @@ impl<'a> Planner<'a> {
             let stands = match last.progress {
                 Progress::Superseded(_) => false,
                 Progress::Built(_) => true,
-                _ => Some(*number) == newest,
+                Progress::Running(_) => Some(*number) == newest,
+                // Without an image, or not even begun: over once the spec says what may be missing.
+                Progress::Pending(_) | Progress::Failed { .. } | Progress::Cancelled(_) => {
+                    Some(*number) == newest && identity.settings == wanted.settings
+                }
             };
             (answers && stands).then_some(*number)
         })
@@ -280,6 +284,7 @@ impl<'a> Planner<'a> {
             attempt: 1,
             inputs_hash: wanted.inputs_hash.clone(),
             destination: wanted.target.destination(),
+            settings: wanted.settings.clone(),
             reason: reason.to_owned(),
             rebuild: wanted.rebuild.clone(),
             verifies: None,

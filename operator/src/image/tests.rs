@@ -3,6 +3,7 @@
 mod build;
 mod plan;
 mod progress;
+mod world;
 
 use k8s_openapi::jiff::Timestamp;
 use ray_api::image::Policy;

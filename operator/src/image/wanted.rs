@@ -5,7 +5,9 @@ use std::time::Duration;
 use kube::ResourceExt;
 use ray_api::image::{self, BuildContext, Invalid, Policy, Target};
 use ray_api::meta::annotation;
-use ray_api::template::v1alpha1::{FailureReason, ImageTemplate};
+use ray_api::template::v1alpha1::{FailureReason, ImageTemplate, ImageTemplateSpec};
+use serde_json::json;
+use sha2::{Digest, Sha256};
 
 /// An image that should exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +18,8 @@ pub(super) struct Wanted {
     pub(super) inputs_hash: String,
     /// Where it goes.
     pub(super) target: Target,
+    /// Hash of what decides whether a build of it can succeed, rather than what it makes.
+    pub(super) settings: String,
     /// Longest time of an attempt.
     pub(super) timeout: Duration,
     /// Value of the rebuild annotation.
@@ -59,10 +63,28 @@ pub(super) fn wanted(template: &ImageTemplate, policy: &Policy) -> Result<Wanted
         .map_err(|problem| invalid(vec![problem]))?;
     let timeout = image::timeout(&template.spec).map_err(|problem| invalid(vec![problem]))?;
     Ok(Wanted {
+        settings: settings(&template.spec, &target),
         context,
         inputs_hash,
         target,
         timeout,
         rebuild: template.annotations().get(annotation::REBUILD).cloned(),
     })
+}
+
+/// What a build that failed may have lacked: a change of any of these is worth another build of the same inputs.
+fn settings(spec: &ImageTemplateSpec, target: &Target) -> String {
+    let settings = json!({
+        "resources": spec.resources,
+        "nodeSelector": spec.node_selector,
+        "tolerations": spec.tolerations,
+        "timeout": spec.timeout,
+        "backoffLimit": spec.backoff_limit,
+        "pushSecret": target.push_secret,
+        "pullSecrets": spec.pull_secrets,
+        "credentialsSecret": spec.pip.as_ref().and_then(|pip| pip.credentials_secret.as_ref()),
+        "cache": spec.cache,
+    });
+    let hash = Sha256::digest(settings.to_string());
+    hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }

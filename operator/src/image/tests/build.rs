@@ -19,6 +19,7 @@ fn identity() -> Identity {
         destination: "reg.example:5000/images/team/emoji:abc".to_owned(),
         reason: "Created".to_owned(),
         rebuild: None,
+        settings: "def".to_owned(),
         verifies: None,
     }
 }

@@ -2,172 +2,15 @@
 
 use std::sync::Arc;
 
-use ray_api::conditions;
-use ray_api::template::v1alpha1::{FailureReason, ImageTemplate, ImageTemplateStatus};
+use ray_api::template::v1alpha1::{FailureReason, ImageTemplateSpec};
 use serde_json::json;
 
-use super::super::attempt::{Attempt, Found, Identity, Progress, StopReason, Verification, failure};
+use super::super::attempt::{Found, Identity, Progress, StopReason, Verification};
 use super::super::observe::Observed;
 use super::super::phase::{Action, Phase};
-use super::super::plan::{Plan, plan};
 use super::super::status::notices;
-use super::super::wanted::wanted;
-use super::{at, policy, template, want};
-
-const DIGEST: &str = "sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a";
-
-/// A controller in a world that the test changes by hand.
-struct World {
-    template: ImageTemplate,
-    observed: Observed,
-    verify: bool,
-    second: i64,
-}
-
-impl World {
-    fn new(template: ImageTemplate) -> Self {
-        Self {
-            template,
-            observed: Observed::default(),
-            verify: false,
-            second: 0,
-        }
-    }
-
-    /// One reconcile: what it wants written is written.
-    fn step(&mut self) -> Plan {
-        self.second += 1;
-        let wanted = wanted(&self.template, &policy());
-        let plan = plan(
-            &self.template,
-            wanted.as_ref(),
-            &self.observed,
-            self.verify,
-            at(self.second),
-        );
-        for action in &plan.actions {
-            self.carry_out(action);
-        }
-        self.template.status = Some(plan.status.clone());
-        plan
-    }
-
-    fn carry_out(&mut self, action: &Action) {
-        match action {
-            Action::Start(identity) => {
-                let job = identity.job_name("uid");
-                assert!(
-                    self.observed.attempts.iter().all(|attempt| attempt.job != job),
-                    "{job} started twice"
-                );
-                self.observed.attempts.push(Attempt {
-                    job,
-                    identity: identity.clone(),
-                    created: at(self.second),
-                    ended: None,
-                    progress: Progress::Pending("waiting for a pod".to_owned()),
-                });
-            }
-            Action::Verify(identity) => {
-                let name = identity.job_name("uid");
-                assert!(
-                    self.observed
-                        .verifications
-                        .insert(identity.number, (name, Verification::Running))
-                        .is_none()
-                );
-            }
-            Action::Stop(job, why) => {
-                let time = at(self.second);
-                let progress = match why {
-                    StopReason::Cancelled => Progress::Cancelled(time),
-                    StopReason::Superseded => Progress::Superseded(time),
-                    StopReason::Failed(failure) => Progress::Failed {
-                        failure: (**failure).clone(),
-                        time,
-                        stop: false,
-                    },
-                };
-                self.attempt(job).progress = progress;
-            }
-            Action::Delete(job) => {
-                self.observed.attempts.retain(|attempt| attempt.job != *job);
-                self.observed.verifications.retain(|_, (name, _)| name != job);
-            }
-            Action::DeleteConfigMap(name) => self.observed.orphans.retain(|one| one != name),
-        }
-    }
-
-    fn attempt(&mut self, job: &str) -> &mut Attempt {
-        self.observed
-            .attempts
-            .iter_mut()
-            .find(|attempt| attempt.job == job)
-            .unwrap()
-    }
-
-    fn newest(&mut self) -> &mut Attempt {
-        self.observed
-            .attempts
-            .iter_mut()
-            .max_by_key(|it| (it.identity.number, it.identity.attempt))
-            .unwrap()
-    }
-
-    fn fail(&mut self, reason: FailureReason) {
-        let time = at(self.second);
-        self.newest().progress = Progress::Failed {
-            failure: failure(reason, "because"),
-            time,
-            stop: false,
-        };
-    }
-
-    fn succeed(&mut self) {
-        let now = at(self.second);
-        let newest = self.newest();
-        newest.progress = Progress::Built(DIGEST.to_owned());
-        newest.ended = Some(now);
-    }
-
-    fn status(&self) -> &ImageTemplateStatus {
-        self.template.status.as_ref().unwrap()
-    }
-
-    /// `Ready/Building/Failed` and the reason of `Ready`.
-    fn conditions(&self) -> String {
-        let list = self.status().conditions.as_deref().unwrap();
-        let is = |type_| {
-            if conditions::is_true(list, type_) {
-                "True"
-            } else {
-                "False"
-            }
-        };
-        let reason = &conditions::find(list, "Ready").unwrap().reason;
-        format!("{}/{}/{} {reason}", is("Ready"), is("Building"), is("Failed"))
-    }
-
-    fn edit(&mut self, packages: &[&str]) {
-        self.template.spec.pip_packages = packages.iter().map(ToString::to_string).collect();
-        *self.template.metadata.generation.as_mut().unwrap() += 1;
-    }
-
-    fn annotate(&mut self, key: &str, value: &str) {
-        let annotations = self.template.metadata.annotations.get_or_insert_default();
-        annotations.insert(format!("templates.ray.io/{key}"), value.to_owned());
-    }
-}
-
-fn starts(plan: &Plan) -> Vec<(i32, i32, &str)> {
-    plan.actions
-        .iter()
-        .filter_map(|action| match action {
-            Action::Start(identity) => Some((identity.number, identity.attempt, identity.reason.as_str())),
-            _ => None,
-        })
-        .collect()
-}
+use super::world::{DIGEST, World, starts};
+use super::{at, template, want};
 
 #[test]
 fn from_a_list_of_packages_to_an_image() {
@@ -271,6 +114,74 @@ fn passing_failures_are_tried_again_and_others_are_not() {
     world.edit(&["emoji"]);
     assert_eq!(starts(&world.step()), [(2, 1, "SpecChanged")]);
     assert_eq!(world.status().failure, None);
+}
+
+#[test]
+fn a_failed_build_is_tried_again_once_the_spec_says_what_was_missing() {
+    let index = json!({"pip": {"indexUrl": "https://index.example/simple", "credentialsSecret": "old"}});
+    let start = || World::new(template(index.clone()));
+    type Edit = fn(&mut ImageTemplateSpec);
+    let cases: [(Option<FailureReason>, Edit); 7] = [
+        (Some(FailureReason::OutOfMemory), |spec| {
+            let more = json!({"limits": {"memory": "16Gi"}});
+            spec.resources = Some(serde_json::from_value(more).unwrap());
+        }),
+        (Some(FailureReason::Timeout), |spec| {
+            spec.timeout = Some("3h".to_owned())
+        }),
+        (Some(FailureReason::PushUnauthorized), |spec| {
+            spec.push_secret = Some("new".to_owned());
+        }),
+        (Some(FailureReason::BaseImageNotFound), |spec| {
+            spec.pull_secrets = vec!["new".to_owned()];
+        }),
+        (Some(FailureReason::SecretInvalid), |spec| {
+            spec.pip.as_mut().unwrap().credentials_secret = Some("new".to_owned());
+        }),
+        (Some(FailureReason::PodSecurityRejected), |spec| {
+            spec.node_selector.insert("pool".to_owned(), "builds".to_owned());
+        }),
+        // Cancelled.
+        (None, |spec| spec.backoff_limit = Some(0)),
+    ];
+    for (reason, edit) in cases {
+        let mut world = start();
+        world.step();
+        match reason {
+            Some(reason) => world.fail(reason),
+            None => world.newest().progress = Progress::Cancelled(at(1)),
+        }
+        assert!(world.step().actions.is_empty(), "{reason:?}");
+        edit(&mut world.template.spec);
+        assert_eq!(starts(&world.step()), [(2, 1, "SpecChanged")], "{reason:?}");
+        assert_eq!(world.conditions(), "False/True/False Building");
+        assert!(world.step().actions.is_empty(), "once is enough");
+    }
+    // So does one that finds no node; what runs and what is built goes on.
+    let mut world = start();
+    world.step();
+    world
+        .template
+        .spec
+        .node_selector
+        .insert("pool".to_owned(), "builds".to_owned());
+    let plan = world.step();
+    assert_eq!(starts(&plan), [(2, 1, "SpecChanged")]);
+    assert!(
+        matches!(
+            plan.actions.first(),
+            Some(Action::Stop(_, StopReason::Superseded))
+        ),
+        "{plan:?}"
+    );
+    world.newest().progress = Progress::Running("build".to_owned());
+    world.template.spec.timeout = Some("3h".to_owned());
+    assert!(world.step().actions.is_empty());
+    world.succeed();
+    world.step();
+    world.template.spec.timeout = None;
+    assert!(world.step().actions.is_empty());
+    assert_eq!(world.conditions(), "True/False/False Built");
 }
 
 #[test]
@@ -431,37 +342,6 @@ fn what_may_not_be_built_is_said_and_stopped() {
 }
 
 #[test]
-fn an_image_without_ray_is_a_failure_and_another_ray_a_warning() {
-    let mut world = World::new(template(json!({})));
-    world.verify = true;
-    world.step();
-    world.succeed();
-    world.step();
-    let verifications = world.observed.verifications.clone();
-    world.observed.verifications.get_mut(&1).unwrap().1 =
-        Verification::Failed("No module named 'ray'".to_owned());
-    world.step();
-    assert_eq!(world.conditions(), "False/False/True RayMissing");
-    assert_eq!(world.status().image, None);
-
-    world.observed.verifications = verifications;
-    let found = Found {
-        ray: Some("2.49.0".to_owned()),
-        ..Found::default()
-    };
-    world.observed.verifications.get_mut(&1).unwrap().1 = Verification::Found(found);
-    let before = world.template.clone();
-    let plan = world.step();
-    assert_eq!(world.conditions(), "True/False/False Built");
-    let said = notices(&before, world.status(), &plan.phase);
-    assert!(
-        said.iter()
-            .any(|notice| notice.is_warning && notice.note.contains("2.49.0")),
-        "{said:?}"
-    );
-}
-
-#[test]
 fn the_wanted_hash_and_tag_agree() {
     let template = template(json!({}));
     let wanted = want(&template);
@@ -471,6 +351,7 @@ fn the_wanted_hash_and_tag_agree() {
         attempt: 1,
         inputs_hash: wanted.inputs_hash.clone(),
         destination: wanted.target.destination(),
+        settings: wanted.settings.clone(),
         reason: "Created".to_owned(),
         rebuild: None,
         verifies: None,

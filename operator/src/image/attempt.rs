@@ -155,6 +155,9 @@ pub(super) struct Found {
     /// User that the image runs as.
     #[serde(default)]
     pub(super) user: Option<String>,
+    /// That user's number.
+    #[serde(default)]
+    pub(super) uid: Option<u32>,
     /// Whether the image has a user `ray`.
     #[serde(default)]
     pub(super) has_ray_user: bool,

@@ -36,7 +36,8 @@ try:
 except KeyError:
     user = str(os.getuid())
 names = [entry.pw_name for entry in pwd.getpwall()]
-found = {"ray": ray.__version__, "python": platform.python_version(), "user": user, "has_ray_user": "ray" in names}
+found = {"ray": ray.__version__, "python": platform.python_version(), "user": user, "uid": os.getuid(),
+         "has_ray_user": "ray" in names}
 with open("/dev/termination-log", "w") as log:
     json.dump(found, log)
 '"#;

@@ -7,7 +7,9 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use ray_api::conditions::{self, Statement};
 use ray_api::image::{Reference, base_ray_version, default_user};
-use ray_api::template::v1alpha1::{BuildRecord, BuildStatus, ImageTemplate, ImageTemplateStatus};
+use ray_api::template::v1alpha1::{
+    BuildRecord, BuildStatus, ImageTemplate, ImageTemplateSpec, ImageTemplateStatus,
+};
 
 use super::attempt::{Found, Identity, Progress, Verification};
 use super::phase::{Action, Build, Image, Phase};
@@ -330,29 +332,35 @@ pub(super) fn notices(template: &ImageTemplate, new: &ImageTemplateStatus, phase
 /// What a built image has that its template did not say.
 fn surprises(template: &ImageTemplate, image: &Image) -> Vec<String> {
     let spec = &template.spec;
-    let Found {
-        ray,
-        user,
-        has_ray_user,
-        ..
-    } = &image.found;
-    let guessed_root = spec.user.is_none()
-        && !spec.system_packages.is_empty()
-        && spec
-            .base_image
-            .parse()
-            .is_ok_and(|base| default_user(&base) == "root");
-    let user = (guessed_root && *has_ray_user && user.as_deref() == Some("root")).then(|| {
-        "the image runs as root though it has a user ray: set spec.user to what the base image runs as"
-            .to_owned()
-    });
     let unverified = image
         .unverified
         .as_ref()
         .map(|why| format!("the versions in {} are unknown: {why}", template.name_any()));
-    version_warning(&spec.base_image, ray.as_deref())
+    version_warning(&spec.base_image, image.found.ray.as_deref())
         .into_iter()
-        .chain(user)
+        .chain(user_warning(spec, &image.found))
         .chain(unverified)
         .collect()
+}
+
+/// Where the image runs as another user than the spec says or its base's name suggests.
+fn user_warning(spec: &ImageTemplateSpec, found: &Found) -> Option<String> {
+    let user = found.user.as_deref()?;
+    let guess = || spec.base_image.parse().ok().map(|base| default_user(&base));
+    // A base that is not one of Ray's may run as whoever it likes.
+    let named = |user: &&str| *user == "ray" || !spec.system_packages.is_empty();
+    let expected = spec.user.as_deref().or_else(|| guess().filter(named))?;
+    // `USER` also takes a number, and a group after a colon.
+    let name = expected.split(':').next().unwrap_or_default();
+    if name != user && found.uid.is_none_or(|uid| name != uid.to_string()) {
+        return Some(format!(
+            "the image runs as {user}, not as {expected}: set spec.user to the one that is meant"
+        ));
+    }
+    // Packages of the system are installed as root, and who comes after it was guessed.
+    let guessed_root = spec.user.is_none() && !spec.system_packages.is_empty() && user == "root";
+    (guessed_root && found.has_ray_user).then(|| {
+        "the image runs as root though it has a user ray: set spec.user to what the base image runs as"
+            .to_owned()
+    })
 }

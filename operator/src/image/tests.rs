@@ -3,6 +3,7 @@
 mod build;
 mod plan;
 mod progress;
+mod verified;
 mod world;
 
 use k8s_openapi::jiff::Timestamp;

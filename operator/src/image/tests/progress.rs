@@ -269,7 +269,7 @@ fn verifications() {
             now: at(1),
         })
     };
-    let text = r#"{"ray": "2.50.0", "python": "3.12.1", "user": "ray", "has_ray_user": true}"#;
+    let text = r#"{"ray": "2.50.0", "python": "3.12.1", "user": "ray", "uid": 1000, "has_ray_user": true}"#;
     let Verification::Found(found) = see(&job(Some(("Complete", ""))), ended(0, "Completed", text)) else {
         panic!()
     };
@@ -294,3 +294,4 @@ fn verifications() {
     ));
     assert_eq!(see(&job(None), json!({"running": {}})), Verification::Running);
 }
+            uid: Some(1000),

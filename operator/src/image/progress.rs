@@ -310,6 +310,18 @@ fn unfinished(sight: Sight<'_>) -> Progress {
     if let Some(running) = statuses.iter().rev().find(is_running) {
         return Progress::Running(running.name.clone());
     }
+    // Between two steps none runs: the next one is on its way.
+    let has_ended = |status: &&ContainerStatus| terminated(status).is_some();
+    let is_quiet = |status: &&ContainerStatus| {
+        let waiting = status.state.as_ref().and_then(|state| state.waiting.as_ref());
+        waiting.is_none_or(|it| matches!(it.reason.as_deref(), Some("PodInitializing") | None))
+    };
+    if statuses.first().filter(has_ended).is_some() {
+        let next = statuses.iter().find(|status| !has_ended(status)).filter(is_quiet);
+        if let Some(step) = next.or(statuses.last().filter(has_ended)) {
+            return Progress::Running(step.name.clone());
+        }
+    }
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
     let unscheduled = conditions
         .into_iter()

@@ -1,6 +1,7 @@
 //! The controller's decisions, without a cluster: objects, progress, plan, status.
 
 mod build;
+mod mocked;
 mod plan;
 mod progress;
 mod verified;

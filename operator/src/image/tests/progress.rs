@@ -245,6 +245,45 @@ fn what_goes_on_is_told() {
         build(&job(None), Some(&running), &[], 1),
         Progress::Running("build".to_owned())
     );
+    let initializing = || json!({"waiting": {"reason": "PodInitializing"}});
+    let done = || ended(0, "Completed", "");
+    let pull = || json!({"waiting": {"reason": "ErrImagePull", "message": "no such image"}});
+    let told = |[before, build, after]: [Value; 3]| {
+        let (secrets, context) = (before.clone(), before);
+        let steps = [
+            ("secrets", secrets),
+            ("context", context),
+            ("build", build),
+            ("seal", after.clone()),
+            ("push", after),
+        ];
+        self::build(&job(None), Some(&pod(&steps)), &[], 1)
+    };
+    assert_eq!(
+        told([done(), initializing(), initializing()]),
+        Progress::Running("build".to_owned()),
+        "between two steps the next one is told"
+    );
+    assert_eq!(
+        told([done(), done(), done()]),
+        Progress::Running("push".to_owned()),
+        "its Job has not heard yet"
+    );
+    assert_eq!(
+        told([initializing(), initializing(), initializing()]),
+        Progress::Pending("the build's pod is starting".to_owned())
+    );
+    assert_eq!(
+        told([done(), pull(), initializing()]),
+        Progress::Pending("no such image".to_owned())
+    );
+    let mut unscheduled = pod(&[]);
+    let full = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes: 3 Insufficient memory"}]);
+    unscheduled.status.as_mut().unwrap().conditions = serde_json::from_value(full).unwrap();
+    assert_eq!(
+        build(&job(None), Some(&unscheduled), &[], 1),
+        Progress::Pending("no node for the build's pod: 0/3 nodes: 3 Insufficient memory".to_owned())
+    );
     let quota = event("FailedCreate", "exceeded quota: compute");
     assert_eq!(
         build(&job(None), None, &[quota], 1),
@@ -279,6 +318,7 @@ fn verifications() {
             ray: Some("2.50.0".to_owned()),
             python: Some("3.12.1".to_owned()),
             user: Some("ray".to_owned()),
+            uid: Some(1000),
             has_ray_user: true,
         }
     );
@@ -294,4 +334,3 @@ fn verifications() {
     ));
     assert_eq!(see(&job(None), json!({"running": {}})), Verification::Running);
 }
-            uid: Some(1000),

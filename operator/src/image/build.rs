@@ -14,24 +14,25 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Container, KeyToPath, LocalObjectReference, PodSpec, PodTemplateSpec, ResourceRequirements,
+    ConfigMap, Container, LocalObjectReference, PodSpec, PodTemplateSpec, ResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
-use ray_api::image::{Reference, netrc_hosts};
+use ray_api::image::Reference;
 use ray_api::meta::{annotation, label};
 use ray_api::template::v1alpha1::{ImageTemplate, ImageTemplateSpec};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::args::{BuilderFlavor, ImageArgs};
+use super::args::{BuilderFlavor, ImageArgs, RegistryCertificate};
 use super::attempt::Identity;
-use super::pod;
 use super::wanted::Wanted;
-use crate::helper::{DOCKER_KEY, NETRC_KEY};
+use super::{credentials, pod};
 
 /// Longest time of a verification: a GPU image takes minutes to pull.
 const VERIFY_SECONDS: i64 = 15 * 60;
+/// Key of the Dockerfile in a build's ConfigMap.
+const DOCKERFILE: &str = "Dockerfile";
 /// Longest label value.
 const MAX_LABEL: usize = 63;
 
@@ -71,10 +72,16 @@ fn labels(template: &ImageTemplate) -> BTreeMap<String, String> {
     ])
 }
 
-/// The Dockerfile and its files.
-pub(super) fn config_map(template: &ImageTemplate, wanted: &Wanted, identity: &Identity) -> ConfigMap {
+/// The Dockerfile and its files, and the certificates of registries.
+pub(super) fn config_map(
+    template: &ImageTemplate,
+    wanted: &Wanted,
+    identity: &Identity,
+    args: &ImageArgs,
+) -> ConfigMap {
     let mut data = wanted.context.files.clone();
-    data.insert("Dockerfile".to_owned(), wanted.context.dockerfile.clone());
+    data.insert(DOCKERFILE.to_owned(), wanted.context.dockerfile.clone());
+    data.extend(certificates(args).map(|(key, one)| (key, one.pem.clone())));
     ConfigMap {
         metadata: metadata(template, identity.job_name(&uid(template)), identity),
         data: Some(data),
@@ -93,9 +100,14 @@ pub(super) fn build_job(
     let name = identity.job_name(&uid(template));
     let spec = &template.spec;
     let mut pod = pod::Builder::default();
-    pod.config_map("inputs", &name);
+    let inputs = wanted.context.files.keys().cloned();
+    pod.config_map("inputs", &name, inputs.chain([DOCKERFILE.to_owned()]));
     pod.empty("context", false);
-    let credentials = credentials(&mut pod, spec, wanted, args);
+    if !args.registry_certificate.is_empty() {
+        let keys = certificates(args).map(|(key, _)| key);
+        pod.config_map("certificates", &name, keys);
+    }
+    let credentials = credentials::step(&mut pod, spec, wanted, args);
     let context = pod::helper("context", args, &["--from=/inputs", "--to=/workspace"])
         .mount("inputs", "/inputs", true)
         .mount("context", "/workspace", false);
@@ -114,6 +126,7 @@ pub(super) fn build_job(
             .mount("build-logins", pod::BUILD_LOGINS, true)
             .env("DOCKER_CONFIG", pod::BUILD_LOGINS);
     }
+    build = with_certificates(build, args);
     let main = match args.builder_flavor {
         BuilderFlavor::Maintained => {
             pod.empty("image", false);
@@ -131,12 +144,13 @@ pub(super) fn build_job(
                     .mount("push-logins", pod::PUSH_LOGINS, true)
                     .env("DOCKER_CONFIG", pod::PUSH_LOGINS);
             }
-            push.into_container()
+            with_certificates(push, args).into_container()
         }
         // Without a `push` of its own the archived original takes both logins into the build.
         BuilderFlavor::Archived => build.into_container(),
     };
-    let pod_spec = pod.finish(steps, main, spec);
+    let mut pod_spec = pod.finish(steps, main, spec);
+    pod_spec.image_pull_secrets = references(&args.builder_pull_secret);
     job(
         template,
         name,
@@ -156,8 +170,7 @@ pub(super) fn verify_job(template: &ImageTemplate, wanted: &Wanted, identity: &I
     if secrets.is_empty() {
         secrets.extend(wanted.target.push_secret.clone());
     }
-    let references = secrets.into_iter().map(|name| LocalObjectReference { name });
-    pod_spec.image_pull_secrets = Some(references.collect());
+    pod_spec.image_pull_secrets = references(&secrets);
     job(
         template,
         identity.job_name(&uid(template)),
@@ -165,6 +178,27 @@ pub(super) fn verify_job(template: &ImageTemplate, wanted: &Wanted, identity: &I
         pod_spec,
         VERIFY_SECONDS,
     )
+}
+
+/// Secrets for the kubelet, which no container sees.
+fn references(names: &[String]) -> Option<Vec<LocalObjectReference>> {
+    let references = names
+        .iter()
+        .map(|name| LocalObjectReference { name: name.clone() });
+    (!names.is_empty()).then(|| references.collect())
+}
+
+/// The certificates, each with its key in the build's ConfigMap.
+fn certificates(args: &ImageArgs) -> impl Iterator<Item = (String, &RegistryCertificate)> {
+    let certificates = args.registry_certificate.iter().enumerate();
+    certificates.map(|(index, one)| (format!("registry-{index}.crt"), one))
+}
+
+fn with_certificates(step: pod::Step, args: &ImageArgs) -> pod::Step {
+    if args.registry_certificate.is_empty() {
+        return step;
+    }
+    step.mount("certificates", pod::CERTIFICATES, true)
 }
 
 fn job(template: &ImageTemplate, name: String, identity: &Identity, spec: PodSpec, seconds: i64) -> Job {
@@ -186,114 +220,6 @@ fn job(template: &ImageTemplate, name: String, identity: &Identity, spec: PodSpe
             ..JobSpec::default()
         }),
         status: None,
-    }
-}
-
-/// The step that checks Secrets, and which steps get logins.
-#[derive(Default)]
-struct Credentials {
-    step: Option<Container>,
-    build: bool,
-    push: bool,
-}
-
-/// A Secret that a template names, and what for.
-struct Named<'a> {
-    /// Option of the helper.
-    option: &'static str,
-    secret: &'a str,
-    key: &'static str,
-    /// Registry that its login is for; none for package indexes.
-    registry: Option<String>,
-}
-
-/// Secrets in the order in which they are checked.
-fn named<'a>(spec: &'a ImageTemplateSpec, wanted: &'a Wanted, flavor: BuilderFlavor) -> Vec<Named<'a>> {
-    let docker = |option, secret, registry| Named {
-        option,
-        secret,
-        key: DOCKER_KEY,
-        registry: Some(registry),
-    };
-    let registry = |image: &str| {
-        let parsed = image.parse::<Reference>();
-        parsed.map_or_else(|_| image.to_owned(), |it| it.repository.registry)
-    };
-    // The archived executor pushes from within the build, as every one does with its cache.
-    let push = match flavor {
-        BuilderFlavor::Maintained => "push",
-        BuilderFlavor::Archived => "cache",
-    };
-    let target = &wanted.target;
-    let mut named = Vec::new();
-    named.extend(
-        target
-            .push_secret
-            .iter()
-            .map(|secret| docker(push, secret, target.repository.registry.clone())),
-    );
-    named.extend(
-        spec.pull_secrets
-            .iter()
-            .map(|secret| docker("pull", secret, registry(&spec.base_image))),
-    );
-    let cache = spec.cache.as_ref().filter(|cache| cache.enabled == Some(true));
-    if let Some((secret, repository)) =
-        cache.and_then(|it| it.push_secret.as_ref().zip(it.repository.as_ref()))
-    {
-        named.push(docker("cache", secret, registry(repository)));
-    }
-    if let Some(secret) = spec.pip.as_ref().and_then(|pip| pip.credentials_secret.as_ref()) {
-        named.push(Named {
-            option: "pip",
-            secret,
-            key: NETRC_KEY,
-            registry: None,
-        });
-    }
-    named
-}
-
-fn credentials(
-    pod: &mut pod::Builder,
-    spec: &ImageTemplateSpec,
-    wanted: &Wanted,
-    args: &ImageArgs,
-) -> Credentials {
-    let named = named(spec, wanted, args.builder_flavor);
-    if named.is_empty() {
-        return Credentials::default();
-    }
-    let (mut arguments, mut mounts) = (Vec::new(), Vec::new());
-    for one in &named {
-        let path = format!("/secrets/{}/{}", one.option, one.secret);
-        arguments.push(match &one.registry {
-            Some(registry) => format!("--{}={registry}={path}", one.option),
-            None => format!("--{}={path}", one.option),
-        });
-        mounts.push((pod.secret(one.secret, one.key), path, true));
-    }
-    arguments.extend(netrc_hosts(spec).iter().map(|host| format!("--pip-host={host}")));
-    let push = named.iter().any(|one| one.option == "push");
-    let build = named.iter().any(|one| one.option != "push");
-    let folders = [
-        (build, "build-logins", "--build-folder", pod::BUILD_LOGINS),
-        (push, "push-logins", "--push-folder", pod::PUSH_LOGINS),
-    ];
-    for (_, volume, option, path) in folders.into_iter().filter(|(needed, ..)| *needed) {
-        pod.empty(volume, true);
-        arguments.push(format!("{option}={path}"));
-        mounts.push((volume.to_owned(), path.to_owned(), false));
-    }
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let step = pod::helper("secrets", args, &arguments);
-    let step = mounts.iter().fold(step, |step, (volume, path, read_only)| {
-        step.mount(volume, path, *read_only)
-    });
-    Credentials {
-        step: Some(step.into_container()),
-        build,
-        push,
     }
 }
 
@@ -332,7 +258,7 @@ fn build_arguments(spec: &ImageTemplateSpec, wanted: &Wanted, args: &ImageArgs) 
             .iter()
             .map(|host| format!("--registry-mirror={host}")),
     );
-    arguments.extend(insecure(args));
+    arguments.extend(reached(args));
     arguments
 }
 
@@ -344,13 +270,17 @@ fn push_arguments(wanted: &Wanted, args: &ImageArgs) -> Vec<String> {
         destination,
         "--push-retry=3".to_owned(),
     ];
-    fixed.into_iter().chain(insecure(args)).collect()
+    fixed.into_iter().chain(reached(args)).collect()
 }
 
-fn insecure(args: &ImageArgs) -> impl Iterator<Item = String> {
-    args.insecure_registry
-        .iter()
+/// How registries are reached, by pulls and pushes alike.
+fn reached(args: &ImageArgs) -> impl Iterator<Item = String> {
+    let insecure = args.insecure_registry.iter();
+    let certificates = certificates(args)
+        .map(|(key, one)| format!("--registry-certificate={}={}/{key}", one.host, pod::CERTIFICATES));
+    insecure
         .map(|host| format!("--insecure-registry={host}"))
+        .chain(certificates)
 }
 
 /// The spec's resources; without them what a Ray image needs, whose files exist three times while it is built.
@@ -367,13 +297,4 @@ fn resources(spec: &ImageTemplateSpec) -> ResourceRequirements {
 /// Unique id of a template; empty only for one that was never stored.
 pub(super) fn uid(template: &ImageTemplate) -> String {
     template.meta().uid.clone().unwrap_or_default()
-}
-
-/// A key of a mounted Secret under its own name: no other key is ever readable.
-pub(super) fn only_key(key: &str) -> Vec<KeyToPath> {
-    vec![KeyToPath {
-        key: key.to_owned(),
-        path: key.to_owned(),
-        ..KeyToPath::default()
-    }]
 }

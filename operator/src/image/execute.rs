@@ -38,7 +38,7 @@ pub(super) async fn execute(
     for action in &plan.actions {
         match (action, wanted) {
             (Action::Start(identity), Some(wanted)) => {
-                create(&maps, &build::config_map(template, wanted, identity)).await?;
+                create(&maps, &build::config_map(template, wanted, identity, args)).await?;
                 start(
                     &jobs,
                     &build::build_job(template, wanted, identity, args),

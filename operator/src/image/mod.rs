@@ -13,6 +13,7 @@
 mod args;
 mod attempt;
 mod build;
+mod credentials;
 mod execute;
 mod observe;
 mod phase;
@@ -48,7 +49,7 @@ use ray_api::meta::{annotation, label, manager};
 use ray_api::template::v1alpha1::ImageTemplate;
 use tokio_util::sync::CancellationToken;
 
-pub use args::{BuilderFlavor, ImageArgs};
+pub use args::{BuilderFlavor, ImageArgs, RegistryCertificate};
 
 use crate::shared::Shared;
 

@@ -3,20 +3,22 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    Capabilities, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, PodSecurityContext,
-    PodSpec, ResourceRequirements, SeccompProfile, SecretVolumeSource, SecurityContext, Volume, VolumeMount,
+    Capabilities, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, KeyToPath,
+    PodSecurityContext, PodSpec, ResourceRequirements, SeccompProfile, SecretVolumeSource, SecurityContext,
+    Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use ray_api::template::v1alpha1::ImageTemplateSpec;
 use serde_json::json;
 
 use super::args::ImageArgs;
-use super::build::only_key;
 
 /// Folder with the logins of the build; the Dockerfile names a file in it.
 pub(super) const BUILD_LOGINS: &str = "/run/ray-image";
 /// Folder with the login of the push.
 pub(super) const PUSH_LOGINS: &str = "/run/ray-push";
+/// Folder with the certificates of registries.
+pub(super) const CERTIFICATES: &str = "/run/ray-certificates";
 /// Where the helper image has this binary.
 const BINARY: &str = "/usr/local/bin/ray-operator";
 /// User of the helper steps.
@@ -63,11 +65,13 @@ impl Builder {
         });
     }
 
-    pub(super) fn config_map(&mut self, volume: &str, name: &str) {
+    /// A volume with these keys of a ConfigMap.
+    pub(super) fn config_map(&mut self, volume: &str, name: &str, keys: impl Iterator<Item = String>) {
         self.volumes.push(Volume {
             name: volume.to_owned(),
             config_map: Some(ConfigMapVolumeSource {
                 name: name.to_owned(),
+                items: Some(keys.map(|key| same_path(&key)).collect()),
                 ..ConfigMapVolumeSource::default()
             }),
             ..Volume::default()
@@ -81,7 +85,8 @@ impl Builder {
             name: volume.clone(),
             secret: Some(SecretVolumeSource {
                 secret_name: Some(name.to_owned()),
-                items: Some(only_key(key)),
+                // No other key is ever readable.
+                items: Some(vec![same_path(key)]),
                 ..SecretVolumeSource::default()
             }),
             ..Volume::default()
@@ -121,6 +126,15 @@ impl Builder {
             tolerations: (!spec.tolerations.is_empty()).then(|| spec.tolerations.clone()),
             ..PodSpec::default()
         }
+    }
+}
+
+/// A key of a volume as the file of its name.
+fn same_path(key: &str) -> KeyToPath {
+    KeyToPath {
+        key: key.to_owned(),
+        path: key.to_owned(),
+        ..KeyToPath::default()
     }
 }
 

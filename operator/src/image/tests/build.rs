@@ -1,11 +1,13 @@
 //! The objects of a build: what each step can reach.
 
 use std::collections::BTreeSet;
+use std::io::Write;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use ray_api::image::NETRC_PATH;
 use serde_json::json;
 
+use super::super::args::RegistryCertificate;
 use super::super::attempt::Identity;
 use super::super::build::{build_job, config_map, label_value, verify_job};
 use super::super::pod;
@@ -17,9 +19,9 @@ fn identity() -> Identity {
         attempt: 1,
         inputs_hash: "abc".to_owned(),
         destination: "reg.example:5000/images/team/emoji:abc".to_owned(),
+        settings: "def".to_owned(),
         reason: "Created".to_owned(),
         rebuild: None,
-        settings: "def".to_owned(),
         verifies: None,
     }
 }
@@ -206,6 +208,104 @@ fn the_archived_executor_builds_and_pushes_in_one_container() {
 }
 
 #[test]
+fn a_registrys_certificate_reaches_pull_and_push_and_nothing_else() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let pem = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
+    file.write_all(pem.as_bytes()).unwrap();
+    let flag = format!(
+        "--registry-certificate=reg.example:5000={}",
+        file.path().display()
+    );
+    let pod = pod_with_secrets(&[&flag]);
+    let argument = "--registry-certificate=reg.example:5000=/run/ray-certificates/registry-0.crt";
+    for name in ["secrets", "context", "build", "seal", "push"] {
+        let step = step(&pod, name);
+        let concerns = ["build", "push"].contains(&name);
+        assert_eq!(mounts(step).contains("certificates:ro"), concerns, "{name}");
+        let arguments = step.args.as_ref().unwrap();
+        assert_eq!(arguments.contains(&argument.to_owned()), concerns, "{name}");
+    }
+    // One ConfigMap, of which the context sees the Dockerfile and its files alone.
+    let keys = |volume: &str| -> Vec<String> {
+        let mut volumes = pod.volumes.iter().flatten();
+        let source = volumes
+            .find(|one| one.name == volume)
+            .unwrap()
+            .config_map
+            .as_ref();
+        let items = source.unwrap().items.as_ref().unwrap();
+        items.iter().map(|item| item.key.clone()).collect()
+    };
+    assert_eq!(keys("certificates"), ["registry-0.crt"]);
+    assert_eq!(keys("inputs"), ["requirements.txt", "Dockerfile"]);
+    let template = template(json!({}));
+    let map = config_map(&template, &want(&template), &identity(), &args(&[&flag]));
+    assert_eq!(map.data.unwrap()["registry-0.crt"], pem);
+
+    let archived = pod_with_secrets(&[&flag, "--builder-flavor=archived"]);
+    let build = step(&archived, "build");
+    assert!(mounts(build).contains("certificates:ro"));
+    assert!(build.args.as_ref().unwrap().contains(&argument.to_owned()));
+}
+
+#[test]
+fn a_certificate_that_cannot_be_one_is_refused_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let pem = "-----BEGIN CERTIFICATE-----\n";
+    for (value, word) in [
+        ("reg.example".to_owned(), "HOST:PORT=FILE"),
+        ("=/x".to_owned(), "HOST:PORT=FILE"),
+        (
+            format!("reg.example={}/none", folder.path().display()),
+            "cannot read",
+        ),
+        (
+            format!("reg.example={}", file("text", "hello")),
+            "holds no certificate",
+        ),
+        (
+            format!(
+                "reg.example={}",
+                file("key", &format!("{pem}-----BEGIN PRIVATE KEY-----"))
+            ),
+            "holds a private key",
+        ),
+        (
+            format!("reg.example={}", file("bundle", &pem.repeat(3000))),
+            "more than 65536 bytes",
+        ),
+    ] {
+        let error = RegistryCertificate::read(&value).unwrap_err();
+        assert!(error.contains(word), "{value}: {error}");
+    }
+}
+
+#[test]
+fn the_kubelet_pulls_the_builders_images_with_their_secret() {
+    let pod = pod_with_secrets(&["--builder-pull-secret=a", "--builder-pull-secret=b"]);
+    let names = |pod: &PodSpec| -> Vec<String> {
+        let secrets = pod.image_pull_secrets.iter().flatten();
+        secrets.map(|secret| secret.name.clone()).collect()
+    };
+    assert_eq!(names(&pod), ["a", "b"]);
+    let mounted = pod
+        .volumes
+        .iter()
+        .flatten()
+        .filter_map(|volume| volume.secret.as_ref());
+    let mounted: Vec<_> = mounted
+        .filter_map(|secret| secret.secret_name.as_deref())
+        .collect();
+    assert!(!mounted.contains(&"a") && !mounted.contains(&"b"), "{mounted:?}");
+    assert_eq!(pod_with_secrets(&[]).image_pull_secrets, None);
+}
+
+#[test]
 fn names_hold_no_text_of_a_user_and_stay_the_same() {
     let mut template = template(json!({}));
     template.metadata.name = Some("ray1.7-torch1.9-tensorflow2.3-gpu".to_owned());
@@ -224,7 +324,7 @@ fn names_hold_no_text_of_a_user_and_stay_the_same() {
         name.starts_with("ray-image-") && name.ends_with("-1") && name.len() < 40,
         "{name}"
     );
-    let map = config_map(&template, &want(&template), &identity());
+    let map = config_map(&template, &want(&template), &identity(), &args(&[]));
     let job = build_job(&template, &want(&template), &identity(), &args(&[]));
     assert_eq!(map.metadata.name, job.metadata.name);
     assert_eq!(Identity::of(&job), Some(identity()));

@@ -98,6 +98,13 @@ impl<'a> Decisions<'a> {
         }
     }
 
+    /// Whether that reference applied to the group before.
+    fn had(&self, key: &GroupKey, origin: Origin, now: &Reference) -> bool {
+        let old = self.request.old_object;
+        old.and_then(|old| reference(old, key, origin))
+            .is_some_and(|old| old.name == now.name)
+    }
+
     /// Whether the recorded template is the one referred to, with its values taken.
     fn is_settled(&self, reference: &Reference, id: &TemplateId) -> bool {
         let near = id
@@ -107,12 +114,13 @@ impl<'a> Decisions<'a> {
         id.name == reference.name && near && !id.is_pending()
     }
 
-    fn fresh(&self) -> impl Iterator<Item = (GroupKey, Origin, Reference)> {
-        let keys = group::keys(self.request.object).into_iter();
+    fn references(&self) -> impl Iterator<Item = (GroupKey, Origin, Reference)> {
+        let object = self.request.object;
+        let keys = group::keys(object).into_iter();
         keys.flat_map(|key| [(key.clone(), Origin::Compute), (key, Origin::Image)])
-            .filter_map(|(key, origin)| match self.source(&key, origin) {
-                Source::Fresh(reference) => Some((key, origin, reference)),
-                _ => None,
+            .filter_map(move |(key, origin)| {
+                let reference = reference(object, &key, origin)?;
+                Some((key, origin, reference))
             })
     }
 
@@ -124,7 +132,10 @@ impl<'a> Decisions<'a> {
     }
 
     pub(super) fn needed(&self, templates: &Templates) -> Vec<Needed> {
-        let needed = self.fresh().filter_map(|(_, origin, reference)| match origin {
+        let fresh = self
+            .references()
+            .filter(|(key, origin, _)| matches!(self.source(key, *origin), Source::Fresh(_)));
+        let needed = fresh.filter_map(|(_, origin, reference)| match origin {
             Origin::Image => {
                 let needed = self.image_of(&reference);
                 templates.image(&needed).is_none().then_some(needed)
@@ -137,23 +148,29 @@ impl<'a> Decisions<'a> {
         needed.collect()
     }
 
-    pub(super) fn added(&self, templates: &Templates) -> Vec<Needed> {
-        let old = self.request.old_object;
-        let had = |key: &GroupKey, origin, name: &str| {
-            old.and_then(|old| reference(old, key, origin))
-                .is_some_and(|old| old.name == name)
-        };
-        let added = self
-            .fresh()
-            .filter(|(key, origin, reference)| !had(key, *origin, &reference.name));
-        let added = added.filter_map(|(_, origin, reference)| match origin {
-            Origin::Image => Some(self.image_of(&reference)),
-            Origin::Compute => match templates.resolve(self.request.namespace, &reference.name) {
-                Resolution::Found(chain) => chain.first().map(|found| found.needed()),
-                _ => None,
-            },
-        });
-        added.collect()
+    /// By the references alone: a record's word is enough to keep values, but not to be allowed to use a template.
+    pub(super) fn added(&self, templates: &Templates) -> Result<Vec<Needed>, Vec<Needed>> {
+        let namespace = self.request.namespace;
+        let (mut added, mut unread) = (Vec::new(), Vec::new());
+        for (key, origin, reference) in self.references() {
+            if self.had(&key, origin, &reference) {
+                continue;
+            }
+            if origin == Origin::Image {
+                added.push(self.image_of(&reference));
+                continue;
+            }
+            match templates.look_up(Some(namespace), &reference.name) {
+                Ok(Some(found)) => added.push(found.needed()),
+                // What is not there yet may be there at the next refresh.
+                Ok(None) => added.push(Needed::Compute {
+                    namespace: namespace.to_owned(),
+                    name: reference.name,
+                }),
+                Err(needed) => unread.push(needed),
+            }
+        }
+        if unread.is_empty() { Ok(added) } else { Err(unread) }
     }
 
     /// What to fill into each group; `bare` is the object as the user wrote it.

@@ -98,12 +98,19 @@ pub fn references(request: &Request<'_>, templates: &Templates) -> Vec<Needed> {
 }
 
 /// Templates that this request newly refers to (not those it had, nor the ancestors of any): what one must be allowed to use.
-#[must_use]
-pub fn added(request: &Request<'_>, templates: &Templates) -> Vec<Needed> {
-    let mut added = Decisions::of(request).added(templates);
-    added.sort();
-    added.dedup();
-    added
+///
+/// # Errors
+/// What must be read first to tell.
+pub fn added(request: &Request<'_>, templates: &Templates) -> Result<Vec<Needed>, Vec<Needed>> {
+    let in_order = |mut needed: Vec<Needed>| {
+        needed.sort();
+        needed.dedup();
+        needed
+    };
+    Decisions::of(request)
+        .added(templates)
+        .map(in_order)
+        .map_err(in_order)
 }
 
 /// Whether templates must be read from the API server, not from a cache: the cluster waits for an image, or its

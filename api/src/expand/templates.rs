@@ -302,7 +302,7 @@ impl Templates {
     }
 
     /// A template by name, or what must be read to tell. Cluster-wide templates see only cluster-wide ones.
-    fn look_up(&self, namespace: Option<&str>, name: &str) -> Result<Option<&Compute>, Needed> {
+    pub(super) fn look_up(&self, namespace: Option<&str>, name: &str) -> Result<Option<&Compute>, Needed> {
         if let Some(namespace) = namespace {
             let needed = Needed::Compute {
                 namespace: namespace.to_owned(),

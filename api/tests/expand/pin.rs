@@ -1,7 +1,7 @@
 //! Rules 2 and 3: what was filled is recorded, and stays while the reference does.
 
-use ray_api::expand::Record;
-use serde_json::json;
+use ray_api::expand::{Needed, Record, Request};
+use serde_json::{Value, json};
 
 use crate::world::{World, cluster, compute, image, touch, world};
 
@@ -62,4 +62,48 @@ fn an_edited_template_reaches_pinned_clusters_by_refresh_only() {
             .object,
         expanded.object
     );
+}
+
+#[test]
+fn a_record_in_a_request_does_not_make_its_references_old_ones() {
+    let recorded = world().expand(&cluster(), None).unwrap().object;
+    let asks = |world: &World, object: &Value, old: Option<&Value>| {
+        let request = Request {
+            namespace: "team-a",
+            object,
+            old_object: old,
+            dry_run: false,
+            field_manager: None,
+        };
+        world.added(&request)
+    };
+    let compute = |name: &str| Needed::Compute {
+        namespace: "team-a".to_owned(),
+        name: name.to_owned(),
+    };
+    let torch = Needed::Image {
+        namespace: "team-a".to_owned(),
+        name: "torch".to_owned(),
+    };
+    let a100 = Needed::ClusterCompute {
+        name: "a100".to_owned(),
+    };
+    let all = vec![compute("small"), a100, torch.clone()];
+    assert_eq!(asks(&world(), &cluster(), None), all);
+    assert_eq!(
+        asks(&world(), &recorded, None),
+        all,
+        "the record came with the request"
+    );
+    // A template that does not exist may, by the next refresh.
+    let none = vec![compute("a100"), compute("small"), torch];
+    assert_eq!(asks(&World::default(), &recorded, None), none);
+    // Nor does a record that was smuggled in before its references.
+    let mut bare = recorded.clone();
+    bare["spec"]["headGroupSpec"]
+        .as_object_mut()
+        .unwrap()
+        .remove("computeTemplate");
+    assert_eq!(asks(&world(), &recorded, Some(&bare)), [compute("small")]);
+    assert_eq!(asks(&world(), &touch(&recorded), Some(&recorded)), []);
 }

@@ -1,6 +1,8 @@
 //! Templates and a cluster that names them.
 
-use ray_api::expand::{Compute, Denial, Expanded, Image, Needed, Request, Templates, expand, references};
+use ray_api::expand::{
+    Compute, Denial, Expanded, Image, Needed, Request, Templates, added, expand, references,
+};
 use serde_json::{Value, json};
 
 pub(crate) fn compute(namespace: Option<&str>, name: &str, spec: Value) -> (Needed, Compute) {
@@ -60,23 +62,32 @@ impl World {
             if needed.is_empty() {
                 return templates;
             }
-            for needed in needed {
-                if let Needed::Image { .. } = needed {
-                    let found = self
-                        .image
-                        .iter()
-                        .find(|(n, _)| *n == needed)
-                        .map(|(_, found)| found.clone());
-                    templates.insert_image(needed, found);
-                } else {
-                    let found = self
-                        .compute
-                        .iter()
-                        .find(|(n, _)| *n == needed)
-                        .map(|(_, found)| found.clone());
-                    templates.insert_compute(needed, found);
-                }
+            needed
+                .into_iter()
+                .for_each(|needed| self.give(&mut templates, needed));
+        }
+    }
+
+    /// What the request newly refers to.
+    pub(crate) fn added(&self, request: &Request<'_>) -> Vec<Needed> {
+        let mut templates = self.read(request);
+        loop {
+            match added(request, &templates) {
+                Ok(added) => return added,
+                Err(unread) => unread
+                    .into_iter()
+                    .for_each(|needed| self.give(&mut templates, needed)),
             }
+        }
+    }
+
+    fn give(&self, templates: &mut Templates, needed: Needed) {
+        if let Needed::Image { .. } = needed {
+            let found = self.image.iter().find(|(name, _)| *name == needed);
+            templates.insert_image(needed, found.map(|(_, found)| found.clone()));
+        } else {
+            let found = self.compute.iter().find(|(name, _)| *name == needed);
+            templates.insert_compute(needed, found.map(|(_, found)| found.clone()));
         }
     }
 

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 pub use install::{documents, established, find, free_port, install_crds, kustomize};
 use install::{host_address, merge, resource};
 
+const TEMPLATES: &str = "templates.ray.io/v1alpha1";
 pub const EXPANSION: &str = "templates.ray.io/expansion";
 
 pub struct Site {
@@ -28,6 +29,8 @@ pub struct Site {
     pub namespace: String,
     pub webhooks: Vec<Process>,
     pub ports: Vec<u16>,
+    /// Where each webhook serves health and metrics.
+    pub admins: Vec<String>,
     /// This machine, as the API server sees it.
     pub host: String,
     group: String,
@@ -62,6 +65,7 @@ impl Site {
             namespace,
             webhooks: Vec::new(),
             ports: Vec::new(),
+            admins: Vec::new(),
             host,
             group: group.into(),
         };
@@ -98,6 +102,7 @@ impl Site {
         self.webhooks
             .push(Process::start("ray-webhook", &self.cluster.kubeconfig, &args)?);
         self.ports.push(port);
+        self.admins.push(admin);
         Ok(())
     }
 
@@ -205,19 +210,36 @@ impl Site {
 
     /// Creates or replaces the spec of a ComputeTemplate.
     pub async fn compute(&self, name: &str, spec: Value) -> anyhow::Result<()> {
-        let api = self.api("templates.ray.io/v1alpha1", "ComputeTemplate");
-        let object = self.object(
-            "templates.ray.io/v1alpha1",
-            "ComputeTemplate",
-            name,
-            json!({"spec": spec}),
-        )?;
-        api.patch(
-            name,
-            &PatchParams::apply("platform").force(),
-            &Patch::Apply(object),
-        )
-        .await?;
+        let api = self.api(TEMPLATES, "ComputeTemplate");
+        self.apply_template(&api, "ComputeTemplate", name, spec).await
+    }
+
+    /// Creates or replaces the spec of a ClusterComputeTemplate, whose name begins with the namespace's.
+    pub async fn cluster_compute(&self, name: &str, spec: Value) -> anyhow::Result<()> {
+        let api = self.cluster_api(TEMPLATES, "ClusterComputeTemplate");
+        self.apply_template(&api, "ClusterComputeTemplate", name, spec)
+            .await
+    }
+
+    async fn apply_template(
+        &self,
+        api: &Api<DynamicObject>,
+        kind: &str,
+        name: &str,
+        spec: Value,
+    ) -> anyhow::Result<()> {
+        let object = json!({"apiVersion": TEMPLATES, "kind": kind, "metadata": {"name": name}, "spec": spec});
+        let params = PatchParams::apply("platform").force();
+        api.patch(name, &params, &Patch::Apply(object)).await?;
+        Ok(())
+    }
+
+    /// They are in no namespace, so nothing else takes them away.
+    pub async fn delete_cluster_compute(&self, names: &[&str]) -> anyhow::Result<()> {
+        let api = self.cluster_api(TEMPLATES, "ClusterComputeTemplate");
+        for name in names {
+            api.delete(name, &Default::default()).await?;
+        }
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Expands a RayCluster's references.
 
-use ray_api::expand::{added, expand, wants_live};
+use ray_api::expand::{Templates, added, expand, wants_live};
 
 use super::{Allowed, Asked, Context, Refusal};
 use crate::access;
@@ -11,24 +11,46 @@ use crate::access;
 /// When a template is missing, may not be used or cannot be read, or a field is wrong.
 pub async fn mutate(context: &Context, asked: &Asked) -> Result<Allowed, Refusal> {
     let request = asked.as_expansion();
-    let templates = context.templates.read_for(&request, wants_live(&request)).await?;
-    if context.require_use {
-        let user = &asked.request.user_info;
-        let added = added(&request, &templates);
-        let forbidden = access::first_forbidden(&context.client, user, &added)
-            .await
-            .map_err(Refusal::Access)?;
-        if let Some(template) = forbidden {
-            let user = user.username.clone().unwrap_or_default();
-            return Err(Refusal::Forbidden {
-                user,
-                template: template.clone(),
-            });
-        }
-    }
+    let live = wants_live(&request);
+    let templates = context.templates.read_for(&request, live).await?;
+    // First, so that a name that is mistyped is said to be that.
     let expanded = expand(&request, &templates).map_err(Refusal::Invalid)?;
+    if context.require_use {
+        require_use(context, asked, templates, live).await?;
+    }
     Ok(Allowed {
         object: Some(expanded.object),
         warnings: expanded.warnings,
     })
+}
+
+/// Refuses what newly refers to a template that the user may not use.
+async fn require_use(
+    context: &Context,
+    asked: &Asked,
+    mut templates: Templates,
+    live: bool,
+) -> Result<(), Refusal> {
+    let request = asked.as_expansion();
+    let added = loop {
+        match added(&request, &templates) {
+            Ok(added) => break added,
+            Err(unread) => {
+                for needed in unread {
+                    context.templates.read_into(&mut templates, needed, live).await?;
+                }
+            }
+        }
+    };
+    let user = &asked.request.user_info;
+    let forbidden = access::first_forbidden(&context.client, user, &added)
+        .await
+        .map_err(Refusal::Access)?;
+    match forbidden {
+        None => Ok(()),
+        Some(template) => Err(Refusal::Forbidden {
+            user: user.username.clone().unwrap_or_default(),
+            template: template.clone(),
+        }),
+    }
 }

@@ -20,6 +20,8 @@ enum Source {
     Pinned,
     /// There is no reference in the old object either, yet values are recorded: something pruned it.
     Kept,
+    /// The cluster came before the webhook, with that reference and without its values, and may run.
+    Unexpanded(Reference),
     /// New, changed, refreshed, or waiting for an image.
     Fresh(Reference),
 }
@@ -94,8 +96,18 @@ impl<'a> Decisions<'a> {
             (Some(reference), Some(id)) if self.is_settled(&reference, id) && !self.refreshed => {
                 Source::Pinned
             }
+            (Some(reference), None) if !self.refreshed && self.ran_without(key, origin, &reference) => {
+                Source::Unexpanded(reference)
+            }
             (Some(reference), _) => Source::Fresh(reference),
         }
+    }
+
+    /// Whether the group may have pods from a time at which that reference meant nothing.
+    fn ran_without(&self, key: &GroupKey, origin: Origin, reference: &Reference) -> bool {
+        let old = self.request.old_object;
+        old.is_some_and(|old| group::get(old, key).is_some() && group::may_run(old))
+            && self.had(key, origin, reference)
     }
 
     /// Whether that reference applied to the group before.
@@ -227,6 +239,14 @@ impl<'a> Decision<'a> {
                     let warning = format!(
                         "{}: the template reference is gone, maybe pruned by another RayCluster CRD; what it filled in stays",
                         group::group_field(bare, &self.group.key)
+                    );
+                    self.group.warnings.push(warning);
+                }
+                (Source::Unexpanded(reference), _) => {
+                    let warning = format!(
+                        "{}: the cluster runs without what {} gives, and that is not changed by the way: \
+                         `kubectl ray refresh cluster`, or a new value of templates.ray.io/refresh, fills it in",
+                        reference.field, reference.name
                     );
                     self.group.warnings.push(warning);
                 }

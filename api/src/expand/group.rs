@@ -71,6 +71,16 @@ pub fn get_mut<'a>(object: &'a mut Value, key: &GroupKey) -> Option<&'a mut Valu
     super::path::get_mut(object, &key.path().0, &Value::Null)
 }
 
+/// Whether the cluster may have pods: it is not suspended, and each group has an image to run.
+pub(super) fn may_run(object: &Value) -> bool {
+    let has_image = |key: &GroupKey| {
+        let group = get(object, key);
+        let image = group.and_then(|group| group.pointer("/template/spec/containers/0/image"));
+        name(image).is_some()
+    };
+    object.pointer("/spec/suspend") != Some(&Value::Bool(true)) && keys(object).iter().all(has_image)
+}
+
 /// A template's name as a RayCluster gives it for one of its groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {

@@ -64,6 +64,72 @@ fn an_edited_template_reaches_pinned_clusters_by_refresh_only() {
     );
 }
 
+/// The cluster of the other tests, with images of its own: it runs without a webhook.
+fn running() -> Value {
+    let template = |name: &str| json!({"spec": {"containers": [{"name": name, "image": "own:1"}]}});
+    let mut object = cluster();
+    object["spec"]["headGroupSpec"]["template"] = template("ray-head");
+    object["spec"]["workerGroupSpecs"][0]["template"] = template("ray-worker");
+    object
+}
+
+#[test]
+fn a_running_cluster_from_before_the_webhook_is_expanded_only_when_asked() {
+    let old = running();
+    let annotate = |key: &str| {
+        let mut object = old.clone();
+        object["metadata"]["annotations"] = json!({(key): "1"});
+        object
+    };
+    let noted = annotate("note");
+    let untouched = world().expand(&noted, Some(&old)).unwrap();
+    assert_eq!(untouched.object, noted);
+    let told = |field: &str| {
+        let mut warnings = untouched.warnings.iter();
+        warnings.any(|one| one.starts_with(&format!("{field}: ")) && one.contains("templates.ray.io/refresh"))
+    };
+    assert!(
+        told("spec.headGroupSpec.computeTemplate") && told("spec.imageTemplate"),
+        "{:?}",
+        untouched.warnings
+    );
+
+    let refreshed = world()
+        .expand(&annotate("templates.ray.io/refresh"), Some(&old))
+        .unwrap();
+    let cpu = "/spec/headGroupSpec/template/spec/containers/0/resources/limits/cpu";
+    assert_eq!(refreshed.object.pointer(cpu), Some(&json!("2")));
+
+    // Another reference is asking, for its group alone.
+    let mut changed = old.clone();
+    changed["spec"]["workerGroupSpecs"][0]["computeTemplate"] = json!("gpu");
+    let changed = world().expand(&changed, Some(&old)).unwrap().object;
+    let worker = "/spec/workerGroupSpecs/0/template/spec/runtimeClassName";
+    assert_eq!(changed.pointer(worker), Some(&json!("nvidia")));
+    assert_eq!(changed.pointer(cpu), None);
+    // So is another group.
+    let mut more = old.clone();
+    let group = json!({"groupName": "more", "replicas": 1});
+    more["spec"]["workerGroupSpecs"]
+        .as_array_mut()
+        .unwrap()
+        .push(group);
+    let more = world().expand(&more, Some(&old)).unwrap().object;
+    assert_eq!(
+        more["spec"]["workerGroupSpecs"][1]["template"]["spec"]["containers"][0]["image"],
+        "reg/torch@sha256:one"
+    );
+    assert_eq!(more["spec"]["headGroupSpec"], old["spec"]["headGroupSpec"]);
+
+    // What cannot have a pod yet is expanded by the next write of any kind.
+    let mut suspended = old.clone();
+    suspended["spec"]["suspend"] = json!(true);
+    for old in [cluster(), suspended] {
+        let expanded = world().expand(&touch(&old), Some(&old)).unwrap().object;
+        assert_eq!(expanded.pointer(cpu), Some(&json!("2")));
+    }
+}
+
 #[test]
 fn a_record_in_a_request_does_not_make_its_references_old_ones() {
     let recorded = world().expand(&cluster(), None).unwrap().object;

@@ -160,7 +160,7 @@ fn without_image(cluster: &RayCluster) -> Option<String> {
     })?;
     Some(format!(
         "{field} has no image in its first container. A template that is named is filled in by the webhook when \
-         the cluster is created: install it (`kubectl ray doctor` checks it), or apply what `kubectl ray render` \
+         the cluster is created: install it (`kubectl ray doctor` checks it) and run `kubectl ray refresh cluster`, or apply what `kubectl ray render` \
          prints, or name an image"
     ))
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::fill::RESOURCE_FLAGS;
 use super::group::GroupKey;
 use super::path::{Path, Segment};
 use super::record::Piece;
@@ -185,6 +186,7 @@ pub(super) fn inherit(parent: Value, child: &Value) -> Value {
     let (Value::Object(mut result), Some(child)) = (parent, child.as_object()) else {
         return child.clone();
     };
+    give_way(&mut result, child);
     for (field, value) in child {
         let inherited = result.remove(field);
         let merged = match (field.as_str(), inherited) {
@@ -210,6 +212,30 @@ pub(super) fn inherit(parent: Value, child: &Value) -> Value {
         result.remove("extends");
     }
     Value::Object(result)
+}
+
+/// Takes from a parent what its child says in the other of two ways; both together would clash (see `check`).
+fn give_way(parent: &mut Map<String, Value>, child: &Map<String, Value>) {
+    let is_flag = |flag: &str| RESOURCE_FLAGS.contains(&flag);
+    let flags = object(child.get("rayStartParams"));
+    if flags.is_some_and(|flags| flags.keys().any(|flag| is_flag(flag))) {
+        parent.remove("rayResources");
+    }
+    if object(child.get("rayResources")).is_some_and(|resources| !resources.is_empty())
+        && let Some(Value::Object(flags)) = parent.get_mut("rayStartParams")
+    {
+        flags.retain(|flag, _| !is_flag(flag));
+    }
+    let is_shared_memory = |mount: &Value| mount.get("mountPath") == Some(&json!(SHARED_MEMORY_MOUNT));
+    let mounts = child.get("volumeMounts").and_then(Value::as_array);
+    if mounts.is_some_and(|mounts| mounts.iter().any(is_shared_memory)) {
+        parent.remove("sharedMemory");
+    }
+    if child.contains_key("sharedMemory")
+        && let Some(Value::Array(mounts)) = parent.get_mut("volumeMounts")
+    {
+        mounts.retain(|mount| !is_shared_memory(mount));
+    }
 }
 
 /// A resource name that the child sets in requests or limits takes nothing from the parent.

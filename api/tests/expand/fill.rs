@@ -1,9 +1,9 @@
 //! Rule 1: only what is unset is filled, from fields or annotations.
 
 use ray_api::expand::{Record, Request, strip};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::world::{World, cluster, world};
+use crate::world::{World, cluster, compute, world};
 
 #[test]
 fn eight_lines_become_a_full_cluster_and_back() {
@@ -123,4 +123,44 @@ fn ray_resources_give_way_to_flags_that_set_them() {
     );
     let record = Record::of(&expanded.object).unwrap();
     assert_eq!(record.head.compute.unwrap().uid.as_deref(), Some("uid-small"));
+}
+
+#[test]
+fn a_child_that_says_it_another_way_takes_the_place_of_its_parent() {
+    let mut world = world();
+    let volume = |name: &str| json!([{"name": name, "emptyDir": {}}]);
+    let mount = |name: &str| json!([{"name": name, "mountPath": "/dev/shm"}]);
+    for (name, spec) in [
+        (
+            "amounts",
+            json!({"rayResources": {"fast": 2.0}, "sharedMemory": "1Gi"}),
+        ),
+        (
+            "flags",
+            json!({"extends": "amounts", "rayStartParams": {"num-cpus": "4", "block": "true"},
+                "volumes": volume("shm"), "volumeMounts": mount("shm")}),
+        ),
+        (
+            "amounts-again",
+            json!({"extends": "flags", "rayResources": {"slow": 1.0}, "sharedMemory": "2Gi"}),
+        ),
+    ] {
+        world.compute.push(compute(Some("team-a"), name, spec));
+    }
+    let head = |name: &str| {
+        let mut object = cluster();
+        object["spec"]["headGroupSpec"] = json!({"computeTemplate": name});
+        world.expand(&object, None).unwrap().object["spec"]["headGroupSpec"].clone()
+    };
+    let mounted = |head: &Value| head["template"]["spec"]["containers"][0]["volumeMounts"].clone();
+    let flags = head("flags");
+    assert_eq!(flags["rayStartParams"], json!({"num-cpus": "4", "block": "true"}));
+    assert_eq!(
+        (&flags["resources"], mounted(&flags)),
+        (&Value::Null, mount("shm"))
+    );
+    let again = head("amounts-again");
+    assert_eq!(again["rayStartParams"], json!({"block": "true"}));
+    assert_eq!(again["resources"], json!({"slow": "1"}));
+    assert_eq!(mounted(&again), mount("shared-mem"));
 }

@@ -3,12 +3,17 @@
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
-use ray_api::expand::{Compute, Image, Needed, Request, Templates, expand, references};
-use ray_api::template::{ComputeTemplate, ImageTemplate};
+use ray_api::expand::{Compute, Image, Needed, Request, Templates, check_compute, expand, references};
+use ray_api::meta::annotation::{COMPUTE_TEMPLATE, IMAGE_TEMPLATE};
+use ray_api::template::{ClusterComputeTemplate, ComputeTemplate, ImageTemplate};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 const NAMESPACE: &str = "ns";
+/// Those of the namespace; each may extend what stands before it, and what is cluster-wide.
 const TEMPLATES: [&str; 3] = ["t0", "t1", "t2"];
+/// Those of the whole cluster; the first hides behind the namespace's of the same name.
+const CLUSTER_WIDE: [&str; 3] = ["t0", "w1", "w2"];
 
 fn quantity() -> impl Strategy<Value = String> {
     prop_oneof![
@@ -71,8 +76,39 @@ fn affinity() -> BoxedStrategy<Value> {
         .boxed()
 }
 
+/// Flags of `ray start`, among them those that `resources` of the group would set too.
+fn start_params() -> impl Strategy<Value = Value> {
+    let flag = prop_oneof![
+        Just("num-cpus"),
+        Just("num-gpus"),
+        Just("block"),
+        Just("dashboard-host")
+    ];
+    btree_map(flag, "[1-4]", 1..3).prop_map(|map| json!(map))
+}
+
+fn env_from() -> impl Strategy<Value = Value> {
+    prop::collection::btree_set("[a-c]", 1..3).prop_map(|names| {
+        names
+            .into_iter()
+            .map(|name| json!({"configMapRef": {"name": name}}))
+            .collect()
+    })
+}
+
+fn spread() -> impl Strategy<Value = Value> {
+    "[a-c]".prop_map(|key| json!([{"topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]))
+}
+
+fn one_of(words: [&'static str; 2]) -> BoxedStrategy<Value> {
+    prop::sample::select(words.to_vec())
+        .prop_map(|word| json!(word))
+        .boxed()
+}
+
 fn template_spec() -> impl Strategy<Value = Value> {
-    let volumes = btree_map("v[0-3]", "/m[0-3]", 1..3);
+    let place = prop_oneof![4 => "/m[0-3]", 1 => Just("/dev/shm".to_owned())];
+    let volumes = btree_map("v[0-3]", place, 1..3);
     let spec = fields(vec![
         ("resources", resources()),
         ("nodeSelector", strings().boxed()),
@@ -82,8 +118,13 @@ fn template_spec() -> impl Strategy<Value = Value> {
         ("tolerations", tolerations().boxed()),
         ("affinity", affinity()),
         ("priorityClassName", Just(json!("high")).boxed()),
+        ("topologySpreadConstraints", spread().boxed()),
+        ("runtimeClassName", one_of(["nvidia", "gvisor"])),
+        ("schedulerName", one_of(["packer", "spreader"])),
+        ("serviceAccountName", one_of(["trainer", "reader"])),
+        ("envFrom", env_from().boxed()),
         ("sharedMemory", Just(json!("1Gi")).boxed()),
-        ("rayStartParams", strings().boxed()),
+        ("rayStartParams", start_params().boxed()),
         ("rayResources", Just(json!({"slot": 0.5, "fast": 2.0})).boxed()),
         ("numOfHosts", (1..4).prop_map(|n| json!(n)).boxed()),
     ]);
@@ -107,6 +148,13 @@ fn template_spec() -> impl Strategy<Value = Value> {
                 });
             }
         }
+        // So would be two ways to set Ray's resources, or to mount /dev/shm.
+        if !check_compute(&serde_json::from_value(spec.clone()).unwrap()).is_empty() {
+            let ways = ["rayResources", "sharedMemory"];
+            spec.as_object_mut()
+                .unwrap()
+                .retain(|field, _| !ways.contains(&field.as_str()));
+        }
         spec
     })
 }
@@ -122,6 +170,7 @@ fn container() -> BoxedStrategy<Value> {
         fields(vec![
             ("resources", resources()),
             ("env", env().boxed()),
+            ("envFrom", env_from().boxed()),
             ("image", Just(json!("own/image:1")).boxed()),
             ("volumeMounts", mounts.boxed()),
             ("unknownField", Just(json!({"kept": [1, {"x": null}]})).boxed()),
@@ -141,18 +190,40 @@ fn pod_template() -> BoxedStrategy<Value> {
         ("tolerations", tolerations().boxed()),
         ("affinity", affinity()),
         ("priorityClassName", Just(json!("own")).boxed()),
+        ("runtimeClassName", one_of(["nvidia", "own"])),
+        ("serviceAccountName", Just(json!("own")).boxed()),
+        ("topologySpreadConstraints", spread().boxed()),
         ("volumes", Just(json!([{"name": "own", "emptyDir": {}}])).boxed()),
         ("imagePullSecrets", Just(json!([{"name": "mine"}])).boxed()),
     ]);
-    let metadata = fields(vec![
-        ("labels", strings().boxed()),
-        ("annotations", strings().boxed()),
-    ]);
-    fields(vec![("spec", spec.boxed()), ("metadata", metadata.boxed())]).boxed()
+    fields(vec![("spec", spec.boxed()), ("metadata", metadata().boxed())]).boxed()
 }
 
-fn reference() -> BoxedStrategy<Value> {
-    prop::sample::select(&TEMPLATES[..])
+/// Labels and annotations, references as with KubeRay's own CRD among them.
+fn metadata() -> impl Strategy<Value = Value> {
+    let annotations = (
+        option::of(strings()),
+        option::weighted(0.2, reference()),
+        option::weighted(0.2, Just(json!("i"))),
+    );
+    let annotations = annotations.prop_map(|(own, compute, image)| {
+        let mut annotations = own.unwrap_or_else(|| json!({}));
+        for (key, name) in [(COMPUTE_TEMPLATE, compute), (IMAGE_TEMPLATE, image)] {
+            if let Some(name) = name {
+                annotations[key] = name;
+            }
+        }
+        annotations
+    });
+    fields(vec![
+        ("labels", strings().boxed()),
+        ("annotations", annotations.boxed()),
+    ])
+}
+
+pub(crate) fn reference() -> BoxedStrategy<Value> {
+    let names = TEMPLATES.into_iter().chain(CLUSTER_WIDE);
+    prop::sample::select(names.collect::<Vec<_>>())
         .prop_map(|name| json!(name))
         .boxed()
 }
@@ -162,7 +233,7 @@ fn group() -> BoxedStrategy<Value> {
         ("template", pod_template()),
         ("computeTemplate", reference()),
         ("imageTemplate", Just(json!("i")).boxed()),
-        ("rayStartParams", strings().boxed()),
+        ("rayStartParams", start_params().boxed()),
         ("resources", Just(json!({"slot": "3"})).boxed()),
     ])
     .boxed()
@@ -180,11 +251,7 @@ pub(crate) fn cluster() -> impl Strategy<Value = Value> {
         ),
         ("unknown", Just(json!({"deep": {"field": 1}})).boxed()),
     ]);
-    let metadata = fields(vec![
-        ("labels", strings().boxed()),
-        ("annotations", strings().boxed()),
-    ]);
-    (spec, metadata, group(), workers).prop_map(|(mut spec, mut metadata, head, workers)| {
+    (spec, metadata(), group(), workers).prop_map(|(mut spec, mut metadata, head, workers)| {
         spec["headGroupSpec"] = head;
         let workers = workers
             .into_iter()
@@ -204,13 +271,47 @@ pub(crate) fn cluster() -> impl Strategy<Value = Value> {
 
 #[derive(Clone, Debug)]
 pub(crate) struct World {
-    specs: Vec<Value>,
+    own: Vec<Value>,
+    cluster_wide: Vec<Value>,
     pub(crate) image: Option<&'static str>,
 }
 
 pub(crate) fn world() -> impl Strategy<Value = World> {
     let image = prop_oneof![Just(None), Just(Some("reg/i@sha256:1"))];
-    (vec(template_spec(), TEMPLATES.len()), image).prop_map(|(specs, image)| World { specs, image })
+    // What each extends, if it does: the one before it, or a cluster-wide one.
+    let parents = vec(option::of(any::<bool>()), 2 * TEMPLATES.len());
+    let specs = vec(template_spec(), 2 * TEMPLATES.len());
+    (specs, parents, image).prop_map(|(mut specs, parents, image)| {
+        let mut cluster_wide = specs.split_off(TEMPLATES.len());
+        let mut own = specs;
+        for (at, parent) in parents.into_iter().enumerate() {
+            let (own_one, at) = (at < TEMPLATES.len(), at % TEMPLATES.len());
+            let before = at.checked_sub(1);
+            let parent = match (parent, own_one, before) {
+                (Some(true), true, Some(before)) => TEMPLATES[before],
+                // Its own first one hides the cluster-wide one.
+                (Some(_), true, _) => CLUSTER_WIDE[2],
+                (Some(_), false, Some(before)) => CLUSTER_WIDE[before],
+                _ => continue,
+            };
+            let specs = if own_one { &mut own } else { &mut cluster_wide };
+            specs[at]["extends"] = json!(parent);
+        }
+        World {
+            own,
+            cluster_wide,
+            image,
+        }
+    })
+}
+
+fn template<T: DeserializeOwned>(kind: &str, name: &str, spec: &Value) -> T {
+    let namespace = (kind != "ClusterComputeTemplate").then_some(NAMESPACE);
+    let metadata =
+        json!({"name": name, "namespace": namespace, "uid": format!("{kind}-{name}"), "generation": 1});
+    let object =
+        json!({"apiVersion": "templates.ray.io/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec});
+    serde_json::from_value(object).unwrap()
 }
 
 impl World {
@@ -222,31 +323,36 @@ impl World {
                 return templates;
             }
             for needed in needed {
+                let spec = |names: [&str; 3], specs: &[Value]| {
+                    let at = names.iter().position(|name| *name == needed.name())?;
+                    specs.get(at).cloned()
+                };
                 match &needed {
-                    Needed::Image { .. } => {
-                        let status = self
+                    Needed::Image { name, .. } => {
+                        let spec = json!({"baseImage": "b", "runPullSecrets": ["pull", "mine"]});
+                        let mut found: ImageTemplate = template("ImageTemplate", name, &spec);
+                        let status = |image| json!({"image": image, "rayVersion": "2.60.0"});
+                        found.status = self
                             .image
-                            .map(|image| json!({"image": image, "rayVersion": "2.60.0"}));
-                        let object = json!({"apiVersion": "templates.ray.io/v1alpha1", "kind": "ImageTemplate",
-                            "metadata": {"name": "i", "namespace": NAMESPACE, "uid": "u", "generation": 1},
-                            "spec": {"baseImage": "b", "runPullSecrets": ["pull", "mine"]}, "status": status});
-                        let found: ImageTemplate = serde_json::from_value(object).unwrap();
+                            .map(|image| serde_json::from_value(status(image)).unwrap());
                         templates.insert_image(needed, Some(Image::from(&found)));
                     }
                     Needed::Compute { name, .. } => {
-                        let spec = TEMPLATES
-                            .iter()
-                            .position(|t| t == name)
-                            .map(|at| self.specs[at].clone());
-                        let found = spec.map(|spec| {
-                            let object = json!({"apiVersion": "templates.ray.io/v1alpha1", "kind": "ComputeTemplate",
-                                "metadata": {"name": name, "namespace": NAMESPACE, "uid": name, "generation": 1}, "spec": spec});
-                            let found: ComputeTemplate = serde_json::from_value(object).unwrap();
-                            Compute::from(&found)
+                        let found = spec(TEMPLATES, &self.own).map(|spec| {
+                            Compute::from(&template::<ComputeTemplate>("ComputeTemplate", name, &spec))
                         });
                         templates.insert_compute(needed, found);
                     }
-                    Needed::ClusterCompute { .. } => templates.insert_compute(needed, None),
+                    Needed::ClusterCompute { name } => {
+                        let found = spec(CLUSTER_WIDE, &self.cluster_wide).map(|spec| {
+                            Compute::from(&template::<ClusterComputeTemplate>(
+                                "ClusterComputeTemplate",
+                                name,
+                                &spec,
+                            ))
+                        });
+                        templates.insert_compute(needed, found);
+                    }
                 }
             }
         }
@@ -265,62 +371,4 @@ impl World {
             .ok()
             .map(|expanded| expanded.object)
     }
-}
-
-/// Any JSON that uses the words of RayClusters in wrong places.
-pub(crate) fn hostile() -> impl Strategy<Value = Value> {
-    let words = prop::sample::select(vec![
-        "metadata",
-        "annotations",
-        "labels",
-        "spec",
-        "headGroupSpec",
-        "workerGroupSpecs",
-        "groupName",
-        "template",
-        "containers",
-        "name",
-        "resources",
-        "limits",
-        "env",
-        "volumes",
-        "computeTemplate",
-        "imageTemplate",
-        "suspend",
-        "rayStartParams",
-        "templates.ray.io/gated",
-        "templates.ray.io/refresh",
-        "managedFields",
-        "fieldsV1",
-        "f:spec",
-        "k:{\"name\":\"a\"}",
-    ]);
-    let record = prop::sample::select(vec![
-        "{}",
-        "[",
-        r#"{"head":{"pieces":[{"at":"spec/[0]/[a=b]/[]","value":null}],"created":["","[]"]}}"#,
-        r#"{"cluster":{"pieces":[{"at":"","value":{}},{"at":"spec","value":{},"was":[]}],"created":["metadata"]}}"#,
-        r#"{"workers":{"t0":{"compute":{"kind":"x","name":"t0"},"pieces":[{"at":"template","value":{"spec":{}}}]}}}"#,
-    ]);
-    let leaf = prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::from),
-        any::<i32>().prop_map(Value::from),
-        Just(json!("t0")),
-        Just(json!("i")),
-        record.clone().prop_map(Value::from)
-    ];
-    let body = leaf.prop_recursive(6, 64, 6, move |inner| {
-        prop_oneof![
-            vec(inner.clone(), 0..4).prop_map(Value::from),
-            btree_map(words.clone().prop_map(str::to_owned), inner, 0..6).prop_map(|map| json!(map))
-        ]
-    });
-    (body.clone(), body, option::of(record)).prop_map(|(spec, metadata, record)| {
-        let mut object = json!({"metadata": metadata, "spec": spec});
-        if let Some(record) = record {
-            object["metadata"] = json!({"annotations": {"templates.ray.io/expansion": record}});
-        }
-        object
-    })
 }

@@ -3,16 +3,19 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
 mod generate;
+mod hostile;
 
 use proptest::option;
 use proptest::prelude::*;
 use ray_api::expand::strip;
+use ray_api::meta::annotation::{COMPUTE_TEMPLATE, IMAGE_TEMPLATE};
 use ray_api::ray::RayCluster;
 use ray_api::validate;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use generate::{cluster, hostile, world};
+use generate::{cluster, reference, world};
+use hostile::hostile;
 
 /// A write that changes no value, as the template controller's.
 fn touch(object: &Value) -> Value {
@@ -49,6 +52,24 @@ fn keeps(whole: &Value, part: &Value) -> bool {
         }
         _ => whole == part,
     }
+}
+
+fn groups_of(object: &mut Value) -> Vec<&mut Value> {
+    let spec = object["spec"].as_object_mut().unwrap();
+    let mut groups = Vec::new();
+    for (field, value) in spec {
+        match (field.as_str(), value) {
+            ("headGroupSpec", head) => groups.push(head),
+            ("workerGroupSpecs", Value::Array(workers)) => groups.extend(workers),
+            _ => {}
+        }
+    }
+    groups
+}
+
+fn remove_references(annotations: &mut Value) {
+    let annotations = annotations.as_object_mut().unwrap();
+    annotations.retain(|key, _| key != COMPUTE_TEMPLATE && key != IMAGE_TEMPLATE);
 }
 
 proptest! {
@@ -111,15 +132,17 @@ proptest! {
         let without = |object: &Value| {
             let mut object = object.clone();
             let spec = object["spec"].as_object_mut().unwrap();
-            let head = spec["headGroupSpec"].as_object_mut().unwrap();
-            head.remove("computeTemplate");
-            head.remove("imageTemplate");
-            for group in spec["workerGroupSpecs"].as_array_mut().unwrap() {
-                group.as_object_mut().unwrap().remove("computeTemplate");
-                group.as_object_mut().unwrap().remove("imageTemplate");
+            let fields = ["computeTemplate", "imageTemplate"];
+            spec.retain(|field, _| !fields.contains(&field.as_str()));
+            for group in groups_of(&mut object) {
+                group.as_object_mut().unwrap().retain(|field, _| !fields.contains(&field.as_str()));
+                if let Some(annotations) = group.pointer_mut("/template/metadata/annotations") {
+                    remove_references(annotations);
+                }
             }
-            spec.remove("computeTemplate");
-            spec.remove("imageTemplate");
+            if let Some(annotations) = object.pointer_mut("/metadata/annotations") {
+                remove_references(annotations);
+            }
             object
         };
         let mut after = world.expand(&without(&expanded), Some(&expanded)).unwrap();
@@ -129,6 +152,25 @@ proptest! {
             after = strip(&after);
         }
         prop_assert_eq!(after, without(&cluster));
+    }
+
+    #[test]
+    fn a_changed_reference_is_as_if_it_had_been_there_from_the_start(
+        cluster in cluster(), world in world(), head in reference(), worker in reference(),
+    ) {
+        let change = |object: &Value| {
+            let mut object = object.clone();
+            for (at, group) in groups_of(&mut object).into_iter().enumerate() {
+                group["computeTemplate"] = if at % 2 == 0 { head.clone() } else { worker.clone() };
+            }
+            object
+        };
+        let Some(expanded) = world.expand(&cluster, None) else { return Ok(()) };
+        let wanted = world.expand(&change(&cluster), None);
+        let changed = world.expand(&change(&expanded), Some(&expanded));
+        let specs = |object: &Option<Value>| object.as_ref().map(|object| object["spec"].clone());
+        prop_assert_eq!(specs(&changed), specs(&wanted));
+        prop_assert_eq!(changed.map(|changed| strip(&changed)), wanted.map(|_| change(&cluster)));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The API server's answer to the table that `api/tests/rules.rs` holds the Rust rules to.
 
 use anyhow::Result;
+use kube::Client;
 use ray_tests::repository;
 use serde_json::{Value, json};
 
@@ -13,37 +14,52 @@ async fn each_case_is_judged_as_the_table_says() -> Result<()> {
     let (client, namespace) = server::control_plane().await?;
     let cases = server::yaml(&repository().join("api/tests/fixtures/rules.yaml"))?;
     for case in cases.as_array().unwrap() {
-        let name = case["name"].as_str().unwrap();
-        let kind = case["kind"].as_str().unwrap_or("RayCluster");
-        let mut object = base(kind);
-        json_patch::merge(&mut object, &case["patch"]);
-        restore_nulls(&mut object, &case["patch"]);
-        let path = match kind {
-            "RayCluster" => format!("/apis/ray.io/v1/namespaces/{namespace}/rayclusters"),
-            _ => format!(
-                "/apis/templates.ray.io/v1alpha1/namespaces/{namespace}/{}s",
-                kind.to_lowercase()
-            ),
-        };
-        let answer = server::create(&client, &format!("{path}?dryRun=All"), &object).await?;
-        if matches!(case["by"].as_str().unwrap(), "both" | "crd") {
-            let field = case
-                .get("crdField")
-                .or_else(|| case.get("field"))
-                .unwrap()
-                .as_str()
-                .unwrap();
-            assert_eq!(answer.status, 422, "{kind}: {name}: {}", answer.body);
-            let causes = answer.causes();
-            assert!(
-                causes
-                    .iter()
-                    .any(|(found, message)| found == field && message.len() > 20),
-                "{kind}: {name}: no cause at {field} in {causes:?}"
-            );
-        } else {
-            assert_eq!(answer.status, 201, "{kind}: {name}: {}", answer.body);
+        for kind in kinds(case) {
+            judged(&client, &namespace, case, kind).await?;
         }
+    }
+    Ok(())
+}
+
+/// As in `api/tests/rules.rs`: cluster-wide templates are held to the rules of the others.
+fn kinds(case: &Value) -> Vec<&str> {
+    match case["kind"].as_str().unwrap_or("RayCluster") {
+        "ComputeTemplate" => vec!["ComputeTemplate", "ClusterComputeTemplate"],
+        kind => vec![kind],
+    }
+}
+
+async fn judged(client: &Client, namespace: &str, case: &Value, kind: &str) -> Result<()> {
+    let name = case["name"].as_str().unwrap();
+    let mut object = base(kind);
+    json_patch::merge(&mut object, &case["patch"]);
+    restore_nulls(&mut object, &case["patch"]);
+    let path = match kind {
+        "RayCluster" => format!("/apis/ray.io/v1/namespaces/{namespace}/rayclusters"),
+        "ClusterComputeTemplate" => "/apis/templates.ray.io/v1alpha1/clustercomputetemplates".to_owned(),
+        _ => format!(
+            "/apis/templates.ray.io/v1alpha1/namespaces/{namespace}/{}s",
+            kind.to_lowercase()
+        ),
+    };
+    let answer = server::create(client, &format!("{path}?dryRun=All"), &object).await?;
+    if matches!(case["by"].as_str().unwrap(), "both" | "crd") {
+        let field = case
+            .get("crdField")
+            .or_else(|| case.get("field"))
+            .unwrap()
+            .as_str()
+            .unwrap();
+        assert_eq!(answer.status, 422, "{kind}: {name}: {}", answer.body);
+        let causes = answer.causes();
+        assert!(
+            causes
+                .iter()
+                .any(|(found, message)| found == field && message.len() > 20),
+            "{kind}: {name}: no cause at {field} in {causes:?}"
+        );
+    } else {
+        assert_eq!(answer.status, 201, "{kind}: {name}: {}", answer.body);
     }
     Ok(())
 }

@@ -10,6 +10,8 @@
 
 mod cache;
 mod execute;
+#[cfg(test)]
+mod mocked;
 pub mod plan;
 pub mod world;
 

@@ -128,7 +128,10 @@ async fn cluster_and_image_race_without_a_stuck_gate() -> anyhow::Result<()> {
         let name = format!("r{round}");
         let mut object = head_only(&site, &name);
         object["spec"]["imageTemplate"] = json!(name);
-        site.image(&name, None).await?;
+        // In every second round there is no template to find either.
+        if round % 2 == 0 {
+            site.image(&name, None).await?;
+        }
         let create = site.server_side_apply(&object, false);
         let build = site.image(&name, Some("built"));
         let (created, built) = tokio::join!(create, build);

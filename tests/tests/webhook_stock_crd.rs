@@ -136,7 +136,8 @@ async fn putting_a_crd_without_the_fields_back_strips_nothing() -> anyhow::Resul
     templates(&site).await?;
     let mut object = admission::manifest(&site, "c");
     object["apiVersion"] = json!(format!("{group}/v1"));
-    let before = site.server_side_apply(&object, false).await?;
+    site.kubectl(&["apply"], &object)?.success()?;
+    let before = site.get("c").await?;
     stock_crd(group, false).await?;
     ray_tests::eventually("the fields are pruned on read", || async {
         Ok(site.get("c").await?["spec"]["headGroupSpec"]
@@ -157,6 +158,24 @@ async fn putting_a_crd_without_the_fields_back_strips_nothing() -> anyhow::Resul
     );
     let head = |object: &Value| ray_api::expand::Record::of(object).unwrap_or_default().head;
     assert_eq!(head(&after), head(&before));
+
+    // The committed manifest names fields that this CRD does not have, and whole groups without what was filled in.
+    let strict = site.kubectl(&["apply"], &object)?;
+    assert!(
+        strict.code == 1 && strict.stderr.contains("unknown field"),
+        "{}",
+        strict.stderr
+    );
+    site.kubectl(&["apply", "--validate=warn"], &object)?.success()?;
+    let applied = site.get("c").await?;
+    for at in [
+        "/spec/headGroupSpec",
+        "/spec/workerGroupSpecs/0",
+        "/spec/workerGroupSpecs/1",
+    ] {
+        let template = |object: &Value| object.pointer(at).unwrap()["template"].clone();
+        assert_eq!(template(&applied), template(&before), "{at}");
+    }
     site.finish().await
 }
 

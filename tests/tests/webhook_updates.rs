@@ -5,6 +5,7 @@
 mod admission;
 
 use admission::{EXPANSION, Site, generation, manifest, templates, without_bookkeeping};
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 const HEAD: &str = "/spec/headGroupSpec/template/spec";
@@ -44,6 +45,17 @@ async fn a_client_side_re_apply_changes_nothing() -> anyhow::Result<()> {
     let second = site.get("c").await?;
     assert_eq!(generation(&second), generation(&first));
     assert_eq!(without_bookkeeping(&second), without_bookkeeping(&first));
+
+    // What was read and is put back as it is: `kubectl get -o json | kubectl replace -f -`.
+    let read = site
+        .user
+        .kubectl(&["get", "rayclusters.ray.io", "c", "-o", "json"])?
+        .success()?;
+    site.kubectl(&["replace"], &serde_json::from_str(&read)?)?
+        .success()?;
+    let replaced = site.get("c").await?;
+    assert_eq!(generation(&replaced), generation(&first));
+    assert_eq!(replaced["spec"], first["spec"]);
     site.finish().await
 }
 
@@ -136,7 +148,7 @@ async fn references_change_come_and_go_by_every_way_of_writing() -> anyhow::Resu
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a control plane: make test"]
-async fn a_json_patch_changes_and_removes_references() -> anyhow::Result<()> {
+async fn a_json_patch_changes_references_and_groups() -> anyhow::Result<()> {
     let site = site("json").await?;
     site.server_side_apply(&manifest(&site, "c"), false).await?;
     let path = "/spec/headGroupSpec/computeTemplate";
@@ -148,11 +160,35 @@ async fn a_json_patch_changes_and_removes_references() -> anyhow::Result<()> {
         .json_patch("c", json!([{"op": "remove", "path": path}]))
         .await?;
     assert_eq!(removed.pointer(CPU), None);
-    let plain = site.json_patch("c", json!([{"op": "remove", "path": "/spec/workerGroupSpecs/1"}, {"op": "remove", "path": "/spec/workerGroupSpecs/0"}, {"op": "remove", "path": "/spec/imageTemplate"}])).await;
-    // A head without any container is not valid; the error is the CRD's or ours, the cluster stays.
-    if plain.is_err() {
-        assert!(site.get("c").await?.pointer(HEAD).is_some());
-    }
+
+    let group = json!({"groupName": "c", "replicas": 1, "minReplicas": 0, "maxReplicas": 1, "computeTemplate": "small"});
+    let added = site
+        .json_patch(
+            "c",
+            json!([{"op": "add", "path": "/spec/workerGroupSpecs/-", "value": group}]),
+        )
+        .await?;
+    let container = &added["spec"]["workerGroupSpecs"][2]["template"]["spec"]["containers"][0];
+    assert_eq!(container["resources"]["limits"]["cpu"], "1");
+    assert_eq!(container["image"], "reg/torch@sha256:one");
+    let fewer = site
+        .json_patch(
+            "c",
+            json!([{"op": "remove", "path": "/spec/workerGroupSpecs/1"}, {"op": "remove", "path": "/spec/workerGroupSpecs/0"}]),
+        )
+        .await?;
+    assert_eq!(
+        fewer["spec"]["workerGroupSpecs"],
+        json!([added["spec"]["workerGroupSpecs"][2]])
+    );
+
+    // A head without anything to run is not valid, and the cluster stays as it is.
+    let emptied = site
+        .json_patch("c", json!([{"op": "remove", "path": "/spec/imageTemplate"}]))
+        .await;
+    let error = emptied.unwrap_err().to_string();
+    assert!(error.contains("spec.headGroupSpec"), "{error}");
+    assert_eq!(site.get("c").await?["spec"], fewer["spec"]);
     site.finish().await
 }
 
@@ -160,21 +196,73 @@ async fn a_json_patch_changes_and_removes_references() -> anyhow::Result<()> {
 #[ignore = "needs a control plane: make test"]
 async fn a_hand_edit_of_a_filled_value_stays_and_is_the_users() -> anyhow::Result<()> {
     let site = site("edit").await?;
-    site.server_side_apply(&manifest(&site, "c"), false).await?;
-    let edited = site
-        .json_patch("c", json!([{"op": "replace", "path": CPU, "value": "3"}]))
-        .await?;
-    assert_eq!(edited.pointer(CPU), Some(&json!("3")));
-    let removed = site
-        .json_patch(
-            "c",
-            json!([{"op": "remove", "path": "/spec/headGroupSpec/computeTemplate"}]),
-        )
-        .await?;
-    assert_eq!(
-        removed.pointer("/spec/headGroupSpec/template/spec/containers/0/resources"),
-        Some(&json!({"limits": {"cpu": "3"}}))
-    );
+    let ray = json!({"name": "ray-head", "resources": {"limits": {"cpu": "3"}}});
+    let own = json!({"spec": {"containers": [ray]}});
+    for way in ["json-patch", "apply", "server-side", "another-manager", "replace"] {
+        let mut object = manifest(&site, way);
+        match way {
+            "apply" | "replace" => apply(&site, &object)?,
+            _ => drop(site.server_side_apply(&object, false).await?),
+        }
+        match way {
+            "json-patch" => {
+                let patch = json!([{"op": "replace", "path": CPU, "value": "3"}]);
+                site.json_patch(way, patch).await?;
+            }
+            "replace" => {
+                // The whole object, one value changed.
+                let mut live = site.get(way).await?;
+                *live.pointer_mut(CPU).unwrap() = json!("3");
+                site.kubectl(&["replace"], &live)?.success()?;
+            }
+            "another-manager" => {
+                let part = json!({"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": way},
+                    "spec": {"headGroupSpec": {"template": own}}});
+                let params = PatchParams::apply("another").force();
+                site.rayclusters()
+                    .patch(way, &params, &Patch::Apply(part))
+                    .await?;
+            }
+            _ => {
+                object["spec"]["headGroupSpec"]["template"] = own.clone();
+                match way {
+                    "apply" => apply(&site, &object)?,
+                    _ => drop(site.server_side_apply(&object, false).await?),
+                }
+            }
+        }
+        let edited = site.get(way).await?;
+        assert_eq!(edited.pointer(CPU), Some(&json!("3")), "{way}");
+        let memory = "/spec/headGroupSpec/template/spec/containers/0/resources/limits/memory";
+        assert_eq!(
+            edited.pointer(memory),
+            Some(&json!("2Gi")),
+            "{way}: the rest stays filled"
+        );
+        // A later write by somebody else does not fill it again.
+        let note = json!({"metadata": {"annotations": {"note": "by the way"}}});
+        assert_eq!(
+            site.merge_patch(way, note).await?.pointer(CPU),
+            Some(&json!("3")),
+            "{way}"
+        );
+        let removed = site
+            .json_patch(
+                way,
+                json!([{"op": "remove", "path": "/spec/headGroupSpec/computeTemplate"}]),
+            )
+            .await?;
+        // Who sends the whole object has written all that is in it.
+        let left = match way {
+            "replace" => json!({"limits": {"cpu": "3", "memory": "2Gi"}}),
+            _ => json!({"limits": {"cpu": "3"}}),
+        };
+        assert_eq!(
+            removed.pointer("/spec/headGroupSpec/template/spec/containers/0/resources"),
+            Some(&left),
+            "{way}"
+        );
+    }
     site.finish().await
 }
 

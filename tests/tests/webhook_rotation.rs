@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use admission::{Site, free_port, templates};
+use anyhow::Context;
 use ray_tests::{Load, eventually};
 use serde_json::json;
-use tokio::io::copy_bidirectional;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Stands for the Service: a connection to each backend in turn.
@@ -35,6 +36,18 @@ async fn balance(port: u16, backends: Vec<u16>) -> anyhow::Result<()> {
         }
     });
     Ok(())
+}
+
+/// When the certificate ends, as the metrics tell it.
+async fn expiry(admin: &str) -> anyhow::Result<f64> {
+    let mut stream = TcpStream::connect(admin).await?;
+    let request = format!("GET /metrics HTTP/1.1\r\nhost: {admin}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await?;
+    let name = "ray_webhook_certificate_expiry_timestamp_seconds ";
+    let value = text.lines().find_map(|line| line.strip_prefix(name));
+    Ok(value.context("no such metric")?.parse()?)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,6 +75,14 @@ async fn two_replicas_rotate_under_load_without_a_failed_call() -> anyhow::Resul
         Ok(configuration.data["webhooks"][0]["clientConfig"]["caBundle"].to_string())
     };
     let before = authority().await?;
+    let expiries = async || -> anyhow::Result<Vec<f64>> {
+        let mut all = Vec::new();
+        for admin in &site.admins {
+            all.push(expiry(admin).await?);
+        }
+        Ok(all)
+    };
+    let expired_by = expiries().await?;
 
     let spec = json!({"imageTemplate": "torch", "headGroupSpec": {"computeTemplate": "small"}});
     let load = Load::start(site.rayclusters(), site.raycluster("probe", spec)?);
@@ -73,5 +94,11 @@ async fn two_replicas_rotate_under_load_without_a_failed_call() -> anyhow::Resul
     })
     .await?;
     load.stop().await?;
+    // What an alert looks at follows the certificate that each replica serves with.
+    eventually("every replica tells of its new certificate", || async {
+        let mut both = expiries().await?.into_iter().zip(&expired_by);
+        Ok(both.all(|(now, before)| now > *before).then_some(()))
+    })
+    .await?;
     site.finish().await
 }

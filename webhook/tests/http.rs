@@ -236,6 +236,16 @@ async fn an_api_server_that_does_not_answer_is_named_before_the_callers_patience
 }
 
 #[tokio::test]
+async fn a_body_that_never_ends_is_not_waited_for() {
+    let endless = futures::stream::pending::<Result<Vec<u8>, std::convert::Infallible>>();
+    let answer = tokio::time::timeout(
+        Duration::from_secs(5),
+        post("/mutate-raycluster", Body::from_stream(endless)),
+    );
+    assert_eq!(answer.await.unwrap().0, StatusCode::GATEWAY_TIMEOUT);
+}
+
+#[tokio::test]
 async fn every_answer_is_counted_by_its_result() {
     let (mut registry, readiness) = (Registry::default(), Readiness::default());
     let webhooks = fake::webhooks(fake::client(None), &mut registry, &readiness);

@@ -79,6 +79,80 @@ fn every_field_that_the_api_server_would_fill_in_is_there() {
 }
 
 #[test]
+fn rules_name_only_our_kinds() {
+    for webhook in webhooks() {
+        let name = webhook["name"].as_str().unwrap();
+        let ours = [
+            ("ray.io", "rayclusters"),
+            ("templates.ray.io", "computetemplates"),
+            ("templates.ray.io", "clustercomputetemplates"),
+            ("templates.ray.io", "imagetemplates"),
+        ];
+        for rule in webhook["rules"].as_array().unwrap() {
+            let one = |field: &str| match rule[field].as_array().unwrap().as_slice() {
+                [one] => one.as_str().unwrap().to_owned(),
+                other => panic!("{name}: {field}: {other:?}"),
+            };
+            let (group, resource) = (one("apiGroups"), one("resources"));
+            assert!(
+                ours.contains(&(group.as_str(), resource.as_str())),
+                "{name}: {group}/{resource}"
+            );
+            assert_eq!(
+                rule["operations"],
+                serde_json::json!(["CREATE", "UPDATE"]),
+                "{name}"
+            );
+            let versions = rule["apiVersions"].as_array().unwrap();
+            assert!(versions.iter().all(|version| version != "*"), "{name}");
+        }
+        // What hangs here hangs people and controllers.
+        assert!(webhook["timeoutSeconds"].as_i64().unwrap() <= 10, "{name}");
+    }
+}
+
+/// Every Role and ClusterRole that is shipped.
+fn roles() -> Vec<Value> {
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests")];
+    let mut roles = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "yaml") {
+                let text = std::fs::read_to_string(path).unwrap();
+                let objects: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+                let is_role = |object: &Value| object["kind"] == "Role" || object["kind"] == "ClusterRole";
+                roles.extend(objects.into_iter().filter(is_role));
+            }
+        }
+    }
+    roles
+}
+
+#[test]
+fn roles_add_to_no_other_and_name_what_they_allow() {
+    let roles = roles();
+    assert!(roles.len() > 3, "{}", roles.len());
+    for role in roles {
+        let name = role["metadata"]["name"].as_str().unwrap();
+        // Who may bind the built-in roles of a cluster decides who may use ours.
+        assert!(role["aggregationRule"].is_null(), "{name}");
+        let labels = role["metadata"]["labels"].as_object();
+        let mut keys = labels.into_iter().flat_map(|labels| labels.keys());
+        assert!(!keys.any(|key| key.contains("/aggregate-to-")), "{name}");
+        for rule in role["rules"].as_array().unwrap() {
+            for field in ["apiGroups", "resources", "verbs"] {
+                let named = rule[field].as_array().into_iter().flatten();
+                let wild = named.filter(|one| one.as_str().unwrap().contains('*')).count();
+                assert_eq!(wild, 0, "{name}: {rule}");
+            }
+        }
+    }
+}
+
+#[test]
 fn rights_are_by_name_where_they_can_be() {
     for role in documents("rbac.yaml")
         .into_iter()

@@ -15,7 +15,7 @@ use std::fmt::Write;
 
 use dockerfile_reader::{environment, read};
 use proptest::prelude::*;
-use ray_api::image::{BuildContext, inputs_hash, render, validate, warnings};
+use ray_api::image::{BuildContext, Policy, Target, inputs_hash, render, validate, warnings};
 use ray_api::template::v1alpha1::{ImageTemplateSpec, PipOptions};
 
 fn strings(items: &[&str]) -> Vec<String> {
@@ -268,6 +268,17 @@ fn hostile() -> impl Strategy<Value = String> {
     ]
 }
 
+/// Every option that an install of pip packages may have.
+const PIP_OPTIONS: [&str; 7] = [
+    "--no-input",
+    "--no-cache-dir",
+    "--disable-pip-version-check",
+    "--index-url",
+    "--extra-index-url",
+    "--trusted-host",
+    "--requirement",
+];
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
@@ -281,6 +292,10 @@ proptest! {
         commands in prop::collection::vec(hostile(), 0..3),
         user in prop::option::of(hostile()),
         index in prop::option::of(prop_oneof![Just("https://a.example/x".to_owned()), hostile()]),
+        more in prop::collection::vec(prop_oneof![Just("http://b.example/x".to_owned()), hostile()], 0..2),
+        login in prop::option::of(prop_oneof![Just("index".to_owned()), hostile()]),
+        platform in prop::option::of(prop_oneof![Just("linux/arm64".to_owned()), hostile()]),
+        target in (prop_oneof![Just("reg.example/a".to_owned()), hostile()], prop::option::of(hostile())),
     ) {
         let spec = ImageTemplateSpec {
             base_image: base,
@@ -290,9 +305,25 @@ proptest! {
             environment_variables: env.clone(),
             custom_commands: commands.clone(),
             user: user.clone(),
-            pip: Some(PipOptions { index_url: index, ..PipOptions::default() }),
+            pip: Some(PipOptions {
+                index_url: index,
+                extra_index_urls: more.clone(),
+                credentials_secret: login,
+                ..PipOptions::default()
+            }),
+            platform,
+            repository: Some(target.0),
+            tag: target.1,
             ..ImageTemplateSpec::default()
         };
+        if validate(&spec).is_empty() {
+            // What stands behind a flag of the executor, or names a volume's Secret, is one word.
+            let target = Target::resolve(&Policy::default(), "ns", "name", &spec, "hash").unwrap();
+            let login = spec.pip.iter().filter_map(|pip| pip.credentials_secret.clone());
+            for word in [target.destination()].into_iter().chain(spec.platform.clone()).chain(login) {
+                prop_assert!(!word.contains(char::is_whitespace) && !word.starts_with('-'), "{word:?}");
+            }
+        }
         let Ok(context) = render(&spec) else { return Ok(()) };
         let instructions = read(&context.dockerfile);
         let names: Vec<_> = instructions.iter().map(|one| one.name.as_str()).collect();
@@ -314,6 +345,16 @@ proptest! {
         for run in instructions.iter().filter(|one| one.name == "RUN") {
             // Shell forms hold no expansion and no quote inside a quote: as many words as we wrote.
             prop_assert!(run.exec().is_some() || !run.rest.contains(['$', '`', '\\', '"', '|']), "{run:?}");
+        }
+        let installs = instructions.iter().filter(|one| one.name == "RUN" && one.rest.contains("pip install"));
+        for install in installs {
+            // Between single quotes stand the user's words, and nothing else does.
+            let (ours, theirs): (Vec<_>, Vec<_>) = install.rest.split('\'').enumerate().partition(|(at, _)| at % 2 == 0);
+            let options = ours.iter().flat_map(|(_, text)| text.split_whitespace()).filter(|word| word.starts_with('-'));
+            let options: Vec<_> = options.collect();
+            prop_assert!(options.iter().all(|option| PIP_OPTIONS.contains(option)), "{install:?}");
+            prop_assert_eq!(options.iter().filter(|option| **option == "--extra-index-url").count(), more.len());
+            prop_assert!(theirs.iter().all(|(_, word)| !word.starts_with('-')), "{install:?}");
         }
         let requirements = context.files.get("requirements.txt").map_or(0, |text| text.lines().count());
         prop_assert_eq!(requirements, pip.len());

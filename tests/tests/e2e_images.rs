@@ -4,13 +4,12 @@
 
 mod images;
 
-use images::{LOGIN, PRIVATE, RAY, Site, tiny};
+use images::{LOGIN, RAY, Site, tiny};
 use k8s_openapi::api::core::v1::{Pod, Service};
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
-use ray_api::ray::RayCluster;
+use kube::api::Api;
 use ray_api::template::v1alpha1::FailureReason;
-use ray_tests::{Cluster, User, eventually};
-use serde_json::{Value, json};
+use ray_tests::{Cluster, User};
+use serde_json::json;
 
 async fn site(prefix: &str) -> anyhow::Result<Site> {
     Site::new(Cluster::node().await?, prefix).await
@@ -83,68 +82,6 @@ async fn the_first_users_payload_has_exactly_its_environment() -> anyhow::Result
     let seen = site.run_in(&image, &["/bin/bash", "-c", look]).await?;
     let expected = "/opt/lib/yarn_deploy/hadoop/bin/hadoop classpath --glob\n/opt/lib/yarn_deploy/hadoop\n/opt/lib\n/usr/bin/vim\n/usr/bin/git\n";
     assert_eq!(seen, expected);
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a node: make test"]
-async fn a_registry_with_a_login_takes_images_and_gives_them_to_ray_pods() -> anyhow::Result<()> {
-    let site = site("private").await?;
-    site.login("push", PRIVATE, LOGIN).await?;
-    let repository = |name: &str| format!("{PRIVATE}/{}/{name}", site.namespace);
-    let spec = |name: &str, pull: Value| {
-        tiny(json!({
-            "repository": repository(name), "pushSecret": "push", "runPullSecrets": pull,
-            "environmentVariables": {"NAME": name},
-        }))
-    };
-    site.create("open", spec("open", json!(["push"]))).await?;
-    site.create("shut", spec("shut", json!([]))).await?;
-    let image = site.built("open").await?;
-    assert!(
-        image.starts_with(&format!("{}@sha256:", repository("open"))),
-        "{image}"
-    );
-    site.built("shut").await?;
-
-    // The cluster pulls with what the template says, and cannot without.
-    let clusters: Api<RayCluster> = Api::namespaced(site.cluster.client.clone(), &site.namespace);
-    for name in ["open", "shut"] {
-        let ray = json!({
-            // The verification has left the image on the node.
-            "name": "ray-head", "imagePullPolicy": "Always", "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}},
-        });
-        let head = json!({"rayStartParams": {}, "template": {"spec": {"containers": [ray]}}});
-        let cluster =
-            json!({"metadata": {"name": name}, "spec": {"imageTemplate": name, "headGroupSpec": head}});
-        clusters
-            .create(&PostParams::default(), &serde_json::from_value(cluster)?)
-            .await?;
-    }
-    for (name, pulled) in [("open", true), ("shut", false)] {
-        let head = ListParams::default().labels(&format!("ray.io/cluster={name},ray.io/node-type=head"));
-        eventually(&format!("the head of {name} is pulled: {pulled}"), || async {
-            let pod = site.pods.list(&head).await?.items.into_iter().next();
-            let status = pod.and_then(|pod| pod.status?.container_statuses?.into_iter().next());
-            let Some(state) = status.and_then(|status| status.state) else {
-                return Ok(None);
-            };
-            let waiting = state.waiting.and_then(|waiting| waiting.reason);
-            Ok(match waiting.as_deref() {
-                Some("ErrImagePull" | "ImagePullBackOff") => {
-                    anyhow::ensure!(!pulled, "it could not be pulled");
-                    Some(())
-                }
-                None | Some("CrashLoopBackOff") => {
-                    anyhow::ensure!(pulled, "it was pulled");
-                    Some(())
-                }
-                _ => None,
-            })
-        })
-        .await?;
-        clusters.delete(name, &DeleteParams::default()).await?;
-    }
     Ok(())
 }
 
@@ -342,5 +279,19 @@ async fn the_story_of_a_build_as_a_person_sees_it() -> anyhow::Result<()> {
     assert!(line.contains("CommandFailed"), "{line}");
     let page = user.ray(&["describe", "image-template", "bad"])?.success()?;
     assert!(page.contains("it broke") && page.lines().count() <= 40, "{page}");
+
+    let log = user.ray(&["build", "log", "bad"])?;
+    assert_eq!(log.code, 1, "{log:?}");
+    assert!(log.stdout.contains("it broke"), "{log:?}");
+    assert!(
+        log.stderr.contains("the image was not built: CommandFailed"),
+        "{log:?}"
+    );
+    user.ray(&["build", "rebuild", "good", "--wait"])?.success()?;
+    let path = "-o=jsonpath={.status.build.number} {.status.build.reason}";
+    let build = user
+        .kubectl(&["get", "imagetemplates.templates.ray.io", "good", path])?
+        .success()?;
+    assert_eq!(build, "2 Requested");
     Ok(())
 }

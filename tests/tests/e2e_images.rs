@@ -5,8 +5,7 @@
 mod images;
 
 use images::{LOGIN, RAY, Site, tiny};
-use k8s_openapi::api::core::v1::{Pod, Service};
-use kube::api::Api;
+use k8s_openapi::api::core::v1::Pod;
 use ray_api::template::v1alpha1::FailureReason;
 use ray_tests::{Cluster, User};
 use serde_json::json;
@@ -129,33 +128,13 @@ async fn two_builds_at_once_conda_and_the_cache() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What an install script could do, run as a command. The password stands in two parts, so that the script itself has it not.
-const CURIOUS: &str = r#"
-for path in /run/ray-push /secrets /inputs /var/run/secrets/kubernetes.io /kaniko/.docker/config.json; do
-  if [ -e "$path" ] && [ -n "$(ls -A "$path" 2> /dev/null)" ]; then echo "REACHED $path"; fi
-done
-if touch /workspace/planted 2> /dev/null; then echo "REACHED the files of the build"; fi
-env | grep -i -E 'token|secret|password|DOCKER_CONFIG' && echo "REACHED the environment"
-part=push-; encoded=cHVzaDpwdXNoL
-grep -r -s -l -e "${part}word" -e "${encoded}Xdvcm" /proc/[0-9]*/environ /run /etc /home /kaniko /out /tmp && echo "REACHED the push secret"
-[ -L /bin/wget ] || wget -T 5 -O - --no-check-certificate https://API_SERVER/api/v1/secrets || echo "refused"
-exit 0
-"#;
-
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a node: make test"]
 async fn foreign_code_finds_nothing() -> anyhow::Result<()> {
     let site = site("hostile").await?;
     site.login("push", "registry.local:5000", LOGIN).await?;
-    let services: Api<Service> = Api::namespaced(site.cluster.client.clone(), "default");
-    let server = services
-        .get("kubernetes")
-        .await?
-        .spec
-        .and_then(|spec| spec.cluster_ip)
-        .unwrap();
+    let command = site.curious().await?;
     for (name, user, base) in [("root", "root", "tests/tiny:1"), ("ray", "ray", RAY)] {
-        let command = CURIOUS.replace("API_SERVER", &server);
         let mut spec = tiny(json!({"user": user, "pushSecret": "push", "customCommands": [command]}));
         spec["baseImage"] = json!(base);
         site.create(name, spec).await?;

@@ -9,8 +9,9 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::Context;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::api::core::v1::{Pod, Secret, Service};
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, LogParams, Patch, PatchParams, PostParams};
 use ray_api::conditions;
@@ -36,6 +37,19 @@ pub(crate) fn tiny(spec: Value) -> Value {
     }
     whole
 }
+
+/// What an install script could do, run as a command. The password stands in two parts, so that the script itself has it not.
+const CURIOUS: &str = r#"
+for path in /run/ray-push /secrets /inputs /var/run/secrets/kubernetes.io /kaniko/.docker/config.json; do
+  if [ -e "$path" ] && [ -n "$(ls -A "$path" 2> /dev/null)" ]; then echo "REACHED $path"; fi
+done
+if touch /workspace/planted 2> /dev/null; then echo "REACHED the files of the build"; fi
+env | grep -i -E 'token|secret|password|DOCKER_CONFIG' && echo "REACHED the environment"
+part=push-; encoded=cHVzaDpwdXNoL
+grep -r -s -l -e "${part}word" -e "${encoded}Xdvcm" /proc/[0-9]*/environ /run /etc /home /kaniko /out /tmp && echo "REACHED the push secret"
+[ -L /bin/wget ] || wget -T 5 -O - --no-check-certificate https://API_SERVER/api/v1/secrets || echo "refused"
+exit 0
+"#;
 
 pub(crate) struct Site {
     pub(crate) cluster: Cluster,
@@ -136,6 +150,16 @@ impl Site {
         let status = self.ended(name).await?;
         anyhow::ensure!(status.failure.is_none(), "{name}: {:?}", status.failure);
         status.image.ok_or_else(|| anyhow::anyhow!("{name} has no image"))
+    }
+
+    /// The commands of a curious install script, for this cluster's API server.
+    pub(crate) async fn curious(&self) -> anyhow::Result<String> {
+        let services: Api<Service> = Api::namespaced(self.cluster.client.clone(), "default");
+        let spec = services.get("kubernetes").await?.spec;
+        let address = spec
+            .and_then(|spec| spec.cluster_ip)
+            .context("the API server has no address")?;
+        Ok(CURIOUS.replace("API_SERVER", &address))
     }
 
     /// Creates a Secret from text.

@@ -131,13 +131,13 @@ fn a_cluster_that_nobody_would_start_later_waits_for_its_image_first() {
     let words = [&CREATE[..], &["--expand", "client"]].concat();
     let refused = server.run(&words);
     assert_eq!(refused.code, 1, "{refused:?}");
-    assert!(
-        refused
-            .stderr
-            .contains("the image of ImageTemplate torch is not built")
-            && refused.stderr.contains("--wait"),
-        "{refused:?}"
-    );
+    for part in [
+        "Warning: spec.imageTemplate:",
+        "the image of ImageTemplate torch is not built",
+        "--wait",
+    ] {
+        assert!(refused.stderr.contains(part), "{part}: {refused:?}");
+    }
     assert_eq!(posts(&server).len(), 0);
 
     let waited = server.run(&[&words[..], &["--wait"]].concat());

@@ -152,7 +152,7 @@ pub(in crate::cmd::create) async fn run(connection: &ConnectionArgs, args: &Clus
         }
         other => other?,
     };
-    warnings.iter().for_each(|warning| output::warning(warning));
+    warn(&warnings);
     args.result.print_sent(Kind::RayCluster, &created, "created")?;
     if args.wait.wait && dry_run == DryRun::None {
         let name = config.name.as_deref().unwrap_or_default();
@@ -172,6 +172,8 @@ async fn prepare(connected: &Connection, args: &ClusterArgs, object: Value) -> R
     let expanded = expand(connected, &object).await?;
     let unbuilt = unbuilt(&expanded.object);
     if !unbuilt.is_empty() && args.result.dry_run.dry_run == DryRun::None {
+        // Why there is no image: not built yet, failed, or a name that does not exist.
+        warn(&expanded.warnings);
         if !args.wait.wait {
             return Err(never_started(&unbuilt));
         }
@@ -182,6 +184,10 @@ async fn prepare(connected: &Connection, args: &ClusterArgs, object: Value) -> R
         return expand(connected, &object).await;
     }
     Ok(expanded)
+}
+
+fn warn(warnings: &[String]) {
+    warnings.iter().for_each(|warning| output::warning(warning));
 }
 
 /// What the webhook would make of the object.

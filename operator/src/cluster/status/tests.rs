@@ -463,9 +463,15 @@ fn what_is_not_supported_is_said_as_long_as_it_is_asked_for() {
         ..Pass::default()
     };
     let status = asking.over(&mut cluster);
-    assert_eq!(says(&status, condition::UNSUPPORTED_FEATURES), ("True", "NotSupported"));
+    assert_eq!(
+        says(&status, condition::UNSUPPORTED_FEATURES),
+        ("True", "NotSupported")
+    );
     assert_eq!(word(&status), "ready", "it runs all the same");
-    assert_eq!(says(&seen(&mut cluster, &pods), condition::UNSUPPORTED_FEATURES), ("", ""));
+    assert_eq!(
+        says(&seen(&mut cluster, &pods), condition::UNSUPPORTED_FEATURES),
+        ("", "")
+    );
 }
 
 /// Fact 16: a suspension is atomic.

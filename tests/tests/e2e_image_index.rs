@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::{Api, PostParams};
 use ray_api::template::v1alpha1::FailureReason;
 use ray_tests::{Cluster, eventually};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use serde_json::json;
 
 /// Serves one package over TLS to whom has the login.
@@ -75,6 +75,8 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
 fn issued(address: &str) -> anyhow::Result<[String; 3]> {
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    // A name of its own: a leaf that is called as its issuer counts as self-signed.
+    authority.distinguished_name.push(DnType::CommonName, "authority of the index");
     let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
     let key = KeyPair::generate()?;
     let leaf = CertificateParams::new([address.to_owned()])?.signed_by(&key, &authority)?;

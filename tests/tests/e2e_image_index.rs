@@ -76,7 +76,9 @@ fn issued(address: &str) -> anyhow::Result<[String; 3]> {
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     // A name of its own: a leaf that is called as its issuer counts as self-signed.
-    authority.distinguished_name.push(DnType::CommonName, "authority of the index");
+    authority
+        .distinguished_name
+        .push(DnType::CommonName, "authority of the index");
     let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
     let key = KeyPair::generate()?;
     let leaf = CertificateParams::new([address.to_owned()])?.signed_by(&key, &authority)?;

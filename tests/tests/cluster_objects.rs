@@ -12,7 +12,11 @@ use k8s_openapi::api::core::v1::{ResourceQuota, Secret, Service, ServiceAccount}
 use k8s_openapi::api::networking::v1::Ingress;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::ResourceExt;
-use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PostParams};
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
+    PostParams,
+};
+use ray_api::ray::v1::RayCluster;
 use ray_tests::eventually;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -240,6 +244,34 @@ async fn what_v1alpha1_let_in_and_nobody_can_read_is_told_so_and_can_be_deleted(
     clusters.delete("c", &DeleteParams::default()).await?;
     eventually("it is gone", || async {
         Ok(clusters.get_opt("c").await?.is_none().then_some(()))
+    })
+    .await
+}
+
+#[tokio::test]
+#[ignore = "needs a control plane: make test"]
+async fn a_failure_that_another_operator_wrote_is_over_and_statuses_go_on() -> anyhow::Result<()> {
+    let life = Life::new("recover").await?;
+    life.create(ray_cluster("c", 1)).await?;
+    let failed = json!({"type": "ReplicaFailure", "status": "True", "reason": "FailedCreateHeadPod", "message": "quota",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let clusters = life.api::<RayCluster>();
+    let other = PatchParams {
+        field_manager: Some("kuberay-operator".to_owned()),
+        ..PatchParams::default()
+    };
+    let patch = Patch::Merge(json!({"status": {"conditions": [failed]}}));
+    clusters.patch_status("c", &other, &patch).await?;
+    let _operator = life.operator()?;
+    eventually("the failure is over", || async {
+        let failure = life.condition("c", "ReplicaFailure").await?;
+        Ok(failure.is_some_and(|it| it.status == "False").then_some(()))
+    })
+    .await?;
+    life.scale("c", 3).await?;
+    eventually("the status speaks of three", || async {
+        let status = clusters.get("c").await?.status.unwrap_or_default();
+        Ok((status.desired_worker_replicas == Some(3)).then_some(()))
     })
     .await
 }

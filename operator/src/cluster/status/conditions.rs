@@ -78,8 +78,9 @@ pub(super) fn compute(facts: &Facts<'_>, observation: &Observation<'_>, count: &
         if let Some((reason, message)) = failure {
             keep_time(&mut conditions, old, type_);
             conditions.say(type_, Some(true), reason, message);
-        } else if is_true(old, type_) {
-            // Another operator may own the old statement, and only a changed one is ours to remove.
+        } else if find(old, type_).is_some() {
+            // It stays, as False: where another operator wrote it first, an apply without it leaves half of it behind,
+            // and the API server takes no status with half a condition.
             keep_time(&mut conditions, old, type_);
             conditions.say(type_, Some(false), "Recovered", "");
         }

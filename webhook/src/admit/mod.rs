@@ -6,6 +6,7 @@ mod validate;
 
 use std::fmt;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionRequest, AdmissionResponse};
@@ -136,6 +137,10 @@ impl Asked {
             .object
             .as_ref()
             .ok_or_else(|| Refusal::Malformed("it has no object".to_owned()))?;
+        // A patch is for the object as it was sent: there it would find no metadata to change.
+        if object.metadata == ObjectMeta::default() {
+            return Err(Refusal::Malformed("its object has no metadata".to_owned()));
+        }
         let object = raw(object)?;
         let old_object = request.old_object.as_ref().map(raw).transpose()?;
         Ok(Self {

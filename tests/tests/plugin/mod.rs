@@ -10,7 +10,7 @@
 use kube::Api;
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersionKind};
-use ray_tests::{Cluster, User, repository};
+use ray_tests::{Cluster, User, eventually, repository};
 
 pub fn clusters(cluster: &Cluster, namespace: &str) -> Api<DynamicObject> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("ray.io", "v1", "RayCluster"));
@@ -36,6 +36,10 @@ pub async fn set_up(prefix: &str) -> anyhow::Result<(Cluster, User)> {
         "crd",
         "--all",
     ];
-    user.kubectl(&established)?.success()?;
+    // It fails at once on a CRD that has no condition yet.
+    eventually("the CRDs are established", || async {
+        Ok((user.kubectl(&established)?.code == 0).then_some(()))
+    })
+    .await?;
     Ok((cluster, user))
 }

@@ -14,6 +14,7 @@
 
 pub mod conditions;
 pub mod crds;
+pub mod duration;
 pub mod expand;
 pub mod image;
 pub mod meta;

@@ -123,12 +123,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         return Ok(Duration::from_secs(seconds.into()));
     }
     let wrong = || format!("`{text}` is no duration such as 90s, 5m or 1h30m");
-    // Longer ones overflow.
-    if text.is_empty() || text.len() > 10 || text.starts_with('-') {
-        return Err(wrong());
-    }
-    let parsed: kube::core::Duration = text.parse().map_err(|_| wrong())?;
-    Ok(parsed.into())
+    ray_api::duration::parse(text).ok_or_else(wrong)
 }
 
 /// Parses `KEY=VALUE`.

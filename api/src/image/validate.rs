@@ -7,6 +7,7 @@ use url::Url;
 
 use super::reference::check_tag;
 use super::{Invalid, Reference, Repository, render};
+use crate::duration;
 use crate::template::v1alpha1::ImageTemplateSpec;
 
 /// Longest time of a build that names none.
@@ -110,10 +111,7 @@ pub fn timeout(spec: &ImageTemplateSpec) -> Result<Duration, Invalid> {
     let Some(text) = &spec.timeout else {
         return Ok(DEFAULT_TIMEOUT);
     };
-    text.parse::<kube::core::Duration>()
-        .ok()
-        .filter(|parsed| !parsed.is_negative())
-        .map(Duration::from)
+    duration::parse(text)
         .filter(|timeout| TIMEOUTS.contains(timeout))
         .ok_or_else(|| {
             Invalid::new(

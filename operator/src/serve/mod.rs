@@ -86,11 +86,7 @@ impl ServeArgs {
 
 /// Go's notation, as `500ms` or `1m30s`.
 fn parse_duration(text: &str) -> Result<Duration, String> {
-    match text.parse::<kube::core::Duration>() {
-        Ok(duration) if !duration.is_negative() => Ok(duration.into()),
-        Ok(_) => Err("a duration cannot be negative".to_owned()),
-        Err(error) => Err(format!("{error}, as in 500ms or 1m30s")),
-    }
+    ray_api::duration::parse(text).ok_or_else(|| format!("{text:?} is no duration such as 500ms or 1m30s"))
 }
 
 /// Runs the serve controller until `stop`.

@@ -56,7 +56,10 @@ pub(crate) fn admission(body: &[u8]) {
 }
 
 fn check_answer(path: &str, body: &[u8], answer: &[u8]) {
-    let asked: Value = serde_json::from_slice(body).unwrap();
+    // What nobody reads of a body is skipped, whatever bytes it has.
+    let Ok(asked) = serde_json::from_slice::<Value>(body) else {
+        return;
+    };
     let answer: Value = serde_json::from_slice(answer).unwrap();
     let response = &answer["response"];
     assert_eq!(response["uid"], asked["request"]["uid"], "{path}");

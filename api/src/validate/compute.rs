@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::Invalid;
+use super::replicas::MOST_HOSTS;
 use crate::names::{is_label_value, is_qualified_name};
 use crate::quantity::Amount;
 use crate::template::ComputeTemplateSpec;
@@ -137,11 +138,14 @@ fn check_ray(spec: &ComputeTemplateSpec, found: &mut Vec<Invalid>) {
             ));
         }
     }
-    if let Some(hosts) = spec.num_of_hosts.filter(|hosts| *hosts < 1) {
+    if let Some(hosts) = spec
+        .num_of_hosts
+        .filter(|hosts| !(1..=MOST_HOSTS).contains(hosts))
+    {
         found.push(Invalid::new(
             "negative",
             "spec.numOfHosts",
-            format!("{hosts} is below 1: a replica has at least one pod"),
+            format!("{hosts} is not from 1 to {MOST_HOSTS}: a replica has that many pods"),
         ));
     }
 }

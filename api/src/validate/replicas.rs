@@ -5,7 +5,7 @@ use super::group::Group;
 use crate::ray::RayCluster;
 
 /// Hosts of one replica: twice the nodes that a Kubernetes cluster is built for, and the largest TPU slice.
-const MOST_HOSTS: i32 = 10_000;
+pub(super) const MOST_HOSTS: i32 = 10_000;
 
 pub(super) fn check(cluster: &RayCluster, found: &mut Vec<Invalid>) {
     let autoscaling = cluster.spec.enable_in_tree_autoscaling == Some(true);

@@ -116,11 +116,11 @@ pub mod condition {
     pub const PROVISIONED: &str = "RayClusterProvisioned";
     /// The head is ready.
     pub const HEAD_POD_READY: &str = "HeadPodReady";
-    /// Pods could not be created or deleted.
+    /// True while pods cannot be created or deleted; False once that is over; absent before.
     pub const REPLICA_FAILURE: &str = "ReplicaFailure";
     /// False while the spec breaks a rule or lacks an image; absent otherwise.
     pub const ACCEPTED: &str = "Accepted";
-    /// True while a Service, Ingress or RBAC object cannot be brought about; absent otherwise.
+    /// True while a Service, Ingress or RBAC object cannot be brought about; False once that is over; absent before.
     pub const OBJECT_FAILURE: &str = "ObjectFailure";
     /// True while the cluster asks for what this operator does not do; absent otherwise.
     pub const UNSUPPORTED_FEATURES: &str = "UnsupportedFeatures";

@@ -17,10 +17,10 @@ use super::context::Context;
 use super::error::{Error, Failure, RequestError};
 use super::events::Kind;
 use super::execute;
-use super::memory::{Memory, lock};
-use super::plan::{Delete, Plan, Why};
+use super::memory::Memory;
+use super::plan::{Why, delete_all};
 use super::pods::{ClusterKey, NodeType, PodView};
-use super::report::event_reason;
+use super::report::warn;
 use super::request::{merge, post, within};
 
 /// Seconds of deletion after which a stuck cleanup is given up, where no annotation says otherwise.
@@ -124,24 +124,11 @@ pub(super) async fn execute(
             release(ctx, &cluster.metadata).await?;
         }
         Step::DeletePods => {
-            let going = pods
-                .iter()
-                .filter(|pod| !pod.is_terminating() && !pod.uid.is_empty());
-            let plan = Plan {
-                delete: going
-                    .map(|pod| Delete {
-                        pod: Arc::clone(pod),
-                        why: Why::Suspended,
-                    })
-                    .collect(),
-                ..Plan::default()
-            };
+            let plan = delete_all(pods, Why::Suspended);
             let outcome = execute::execute(ctx, facts, key, &plan, memory).await;
             for failure in outcome.failures {
-                if lock(memory).is_news(failure.reason, &failure.message) {
-                    let kind = Kind::warning(event_reason(failure.reason, &failure.message), failure.action);
-                    ctx.events.publish(&reference, kind, &failure.message);
-                }
+                let kind = (failure.reason, failure.action);
+                warn(ctx, memory, &reference, kind, &failure.message);
             }
             return Ok(Some(Some(POLL)));
         }

@@ -62,13 +62,13 @@ fn replace(live: &Value, patch: &mut Value) -> bool {
     let (Some("Ingress"), Some(live)) = (patch["kind"].as_str(), live.get("spec")) else {
         return false;
     };
-    let Some(desired) = child(patch, "spec") else {
+    let Some(desired) = child(patch, "spec").and_then(Value::as_object_mut) else {
         return false;
     };
     let mut differs = false;
     for field in WHOLE {
-        if live[field] != desired[field] {
-            desired[field] = desired[field].take();
+        if desired.get(field) != live.get(field) {
+            desired.entry(field).or_insert(Value::Null);
             differs = true;
         }
     }

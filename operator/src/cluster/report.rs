@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
@@ -245,20 +246,29 @@ impl Report<'_> {
 
     /// A warning, unless it is the same as the last of its reason.
     fn warn(&self, reason: &'static str, action: &'static str, message: &str) {
-        if lock(self.memory).is_news(reason, message) {
-            tracing::warn!(
-                namespace = self.facts.namespace,
-                name = self.facts.name,
-                reason,
-                message
-            );
-            self.say(Kind::warning(event_reason(reason, message), action), message);
-        }
+        let reference = self.facts.cluster.object_ref(&());
+        warn(self.ctx, self.memory, &reference, (reason, action), message);
+    }
+}
+
+/// A warning event about a cluster, unless it is the same as the last of its reason.
+pub(super) fn warn(
+    ctx: &Context,
+    memory: &Mutex<Memory>,
+    reference: &ObjectReference,
+    (reason, action): (&'static str, &'static str),
+    message: &str,
+) {
+    if lock(memory).is_news(reason, message) {
+        let (namespace, name) = (&reference.namespace, &reference.name);
+        tracing::warn!(namespace, name, reason, message);
+        let kind = Kind::warning(event_reason(reason, message), action);
+        ctx.events.publish(reference, kind, message);
     }
 }
 
 /// KubeRay's event reasons differ from those of its conditions.
-pub(super) fn event_reason(reason: &'static str, message: &str) -> &'static str {
+fn event_reason(reason: &'static str, message: &str) -> &'static str {
     match reason {
         "FailedCreateHeadPod" if message.contains("error looking up service account") => {
             "AutoscalerServiceAccountNotFound"

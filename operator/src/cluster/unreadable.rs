@@ -7,9 +7,8 @@ use kube::{Resource, ResourceExt};
 use super::cleanup;
 use super::context::Context;
 use super::error::Error;
-use super::events::Kind;
-use super::memory::lock;
 use super::pods::ClusterKey;
+use super::report::warn;
 use crate::guard::Guarded;
 
 /// Reason of the event.
@@ -29,10 +28,13 @@ pub(super) async fn tell(ctx: &Context, guarded: &Guarded, why: &str) -> Result<
         name: guarded.name_any(),
     };
     let message = format!("it cannot be read: {why}; apply it as ray.io/v1, which says what is wrong where");
-    if lock(&ctx.memories.of(&key)).is_news(REASON, &message) {
-        tracing::warn!(namespace = key.namespace, name = key.name, message);
-        let kind = Kind::warning(REASON, "Validate");
-        ctx.events.publish(&guarded.object_ref(&()), kind, &message);
-    }
+    let reference = guarded.object_ref(&());
+    warn(
+        ctx,
+        &ctx.memories.of(&key),
+        &reference,
+        (REASON, "Validate"),
+        &message,
+    );
     Ok(Action::await_change())
 }

@@ -175,7 +175,7 @@ fn delete_orphans(facts: &Facts<'_>, pods: &[Arc<PodView>], plan: &mut Plan) {
 }
 
 /// Every pod goes: the head last, since its hash is what a half-done recreation is told by.
-fn delete_all(pods: &[Arc<PodView>], why: Why) -> Plan {
+pub(super) fn delete_all(pods: &[Arc<PodView>], why: Why) -> Plan {
     let mut plan = Plan::default();
     let (heads, workers): (Vec<_>, Vec<_>) = pods
         .iter()

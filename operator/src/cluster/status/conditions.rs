@@ -9,7 +9,7 @@ use crate::cluster::build::Facts;
 use crate::cluster::plan::{Suspension, suspension};
 use crate::cluster::pods::PodView;
 
-/// Conditions that are there only while they have something to say.
+/// Conditions that are not there before they have something to say.
 const PASSING: [&str; 4] = [
     condition::REPLICA_FAILURE,
     condition::ACCEPTED,

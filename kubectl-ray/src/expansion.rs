@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::ListParams;
-use ray_api::expand::{Compute, Expanded, Image, Needed, Request, Templates, expand, references};
+use ray_api::expand::{Compute, Decisions, Expanded, Image, Needed, Request, Templates};
 use ray_api::template::v1alpha1::{ClusterComputeTemplate, ComputeTemplate, ImageTemplate};
 use serde_json::Value;
 
@@ -32,16 +32,16 @@ pub(crate) async fn fill(
     object: &Value,
     old_object: Option<&Value>,
 ) -> Result<Expanded> {
-    let request = Request {
+    let decisions = Decisions::of(Request {
         namespace: source.namespace,
         object,
         old_object,
         dry_run: false,
         field_manager: Some(ray_api::meta::manager::PLUGIN),
-    };
+    });
     let mut templates = Templates::default();
     loop {
-        let needed = references(&request, &templates);
+        let needed = decisions.needed(&templates);
         if needed.is_empty() {
             break;
         }
@@ -49,7 +49,7 @@ pub(crate) async fn fill(
             read(source, need, &mut templates).await?;
         }
     }
-    expand(&request, &templates).map_err(|denials| {
+    decisions.expand(&templates).map_err(|denials| {
         let texts: Vec<_> = denials.iter().map(ToString::to_string).collect();
         Failure::new(Exit::Denied, texts.join("\n"))
     })

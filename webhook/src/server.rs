@@ -14,8 +14,7 @@ use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use axum_server::{Handle, Server};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
-use kube::core::DynamicObject;
-use kube::core::admission::{AdmissionResponse, AdmissionReview};
+use kube::core::admission::AdmissionResponse;
 use serde_json::Value;
 use tower_http::timeout::TimeoutLayer;
 
@@ -83,7 +82,7 @@ impl Webhooks {
         F: Future<Output = (Asked, Result<Allowed, Refusal>)>,
     {
         let start = Instant::now();
-        let (response, result) = match read(&body) {
+        let (response, result) = match Asked::read(&body) {
             Ok(asked) => {
                 let (asked, answer) = if self.context.templates.watches(asked.namespace()) {
                     judge(self.context, asked).await
@@ -96,7 +95,11 @@ impl Webhooks {
                     answer.as_ref().map_or_else(Refusal::result, |_| "allowed"),
                 )
             }
-            Err(why) => ((StatusCode::BAD_REQUEST, why).into_response(), "malformed"),
+            // What has no uid cannot be answered as a review.
+            Err(why) => (
+                (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response(),
+                "malformed",
+            ),
         };
         self.metrics
             .requests
@@ -143,16 +146,6 @@ async fn validate_image(State(webhooks): State<Webhooks>, body: Bytes) -> Respon
         (asked, answer)
     };
     webhooks.answer("validate-imagetemplate", body, judge).await
-}
-
-/// A body that is no review with an object has no uid to answer to: it gets a plain 400.
-fn read(body: &[u8]) -> Result<Asked, String> {
-    let review: AdmissionReview<DynamicObject> =
-        serde_json::from_slice(body).map_err(|error| format!("not an AdmissionReview: {error}\n"))?;
-    let request = review
-        .try_into()
-        .map_err(|error| format!("not an AdmissionReview with a request: {error}\n"))?;
-    Asked::new(request).map_err(|refusal| format!("{refusal}\n"))
 }
 
 fn write(webhook: &str, asked: &Asked, answer: &Result<Allowed, Refusal>) -> Response {

@@ -13,7 +13,7 @@ use kube::api::Api;
 use kube::runtime::reflector::{self, ObjectRef, Store, store};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, Resource, ResourceExt};
-use ray_api::expand::{Compute, Image, Needed, Request, Templates, references};
+use ray_api::expand::{Compute, Decisions, Image, Needed, Templates};
 use ray_api::template::{ClusterComputeTemplate, ComputeTemplate, ImageTemplate};
 use ray_runtime::admin::Readiness;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
@@ -199,14 +199,14 @@ impl TemplateReader {
         }
     }
 
-    /// Everything that expanding `request` needs; `live` reads past the caches.
+    /// Everything that these decisions need; `live` reads past the caches.
     ///
     /// # Errors
     /// When the API server cannot be asked.
-    pub async fn read_for(&self, request: &Request<'_>, live: bool) -> Result<Templates, ReadError> {
+    pub async fn read_for(&self, decisions: &Decisions<'_>, live: bool) -> Result<Templates, ReadError> {
         let mut templates = Templates::default();
         loop {
-            let needed = references(request, &templates);
+            let needed = decisions.needed(&templates);
             if needed.is_empty() {
                 return Ok(templates);
             }

@@ -9,15 +9,15 @@ use super::overlay;
 use super::path::{self, Path};
 use super::record::{GroupRecord, Origin, Piece, Record, TemplateId};
 use super::templates::{Needed, Resolution, Templates, flatten};
-use super::{Denial, Request, gate};
-use crate::meta::annotation;
+use super::{Denial, Request, gate, has_label};
+use crate::meta::{annotation, label};
 
 /// Where a group's values of one kind come from.
 enum Source {
     /// No reference: what was filled for an earlier one is taken back.
     Nothing,
     /// The reference is the one that was expanded: its values stay.
-    Pinned,
+    Pinned(Reference),
     /// There is no reference in the old object either, yet values are recorded: something pruned it.
     Kept,
     /// The cluster came before the webhook, with that reference and without its values, and may run.
@@ -26,12 +26,28 @@ enum Source {
     Fresh(Reference),
 }
 
-/// What a request means for each group.
-pub(super) struct Decisions<'a> {
-    request: &'a Request<'a>,
-    recorded: Option<Record>,
-    refreshed: bool,
+impl Source {
+    fn reference(&self) -> Option<&Reference> {
+        match self {
+            Self::Nothing | Self::Kept => None,
+            Self::Pinned(reference) | Self::Unexpanded(reference) | Self::Fresh(reference) => Some(reference),
+        }
+    }
 }
+
+/// What a request means for each group: read from it once, whatever the templates are.
+pub struct Decisions<'a> {
+    pub(super) request: Request<'a>,
+    /// By the old object, the only witness on update: who writes could write a record, too.
+    recorded: Option<Record>,
+    /// By the object itself, where that is another one.
+    carried: Option<Record>,
+    refreshed: bool,
+    sources: Vec<(GroupKey, [Source; 2])>,
+}
+
+/// In the order of [`Decisions::sources`]' second part.
+const ORIGINS: [Origin; 2] = [Origin::Compute, Origin::Image];
 
 /// What to fill into one group, and what to say about it.
 pub(super) struct Group {
@@ -50,22 +66,31 @@ pub(super) struct Group {
 }
 
 impl<'a> Decisions<'a> {
-    pub(super) fn of(request: &'a Request<'a>) -> Self {
-        // The old object is the only witness on update: who writes could write a record, too.
+    /// Reads a request.
+    #[must_use]
+    pub fn of(request: Request<'a>) -> Self {
         let witness = request.old_object.unwrap_or(request.object);
-        let refresh = |object: &Value| {
-            let value = object
-                .pointer("/metadata/annotations")
-                .and_then(|a| a.get(annotation::REFRESH));
-            value.cloned()
+        let carries_another = Record::text(request.object) != Record::text(witness);
+        let refresh = |object: &'a Value| {
+            object
+                .get("metadata")?
+                .get("annotations")?
+                .get(annotation::REFRESH)
         };
         let asked = refresh(request.object);
-        let refreshed = asked.is_some() && request.old_object.is_some_and(|old| refresh(old) != asked);
-        Self {
+        let mut decisions = Self {
             request,
             recorded: Record::of(witness),
-            refreshed,
-        }
+            carried: carries_another.then(|| Record::of(request.object)).flatten(),
+            refreshed: asked.is_some() && request.old_object.is_some_and(|old| refresh(old) != asked),
+            sources: Vec::new(),
+        };
+        let sources = group::keys(request.object).into_iter().map(|key| {
+            let sources = ORIGINS.map(|origin| decisions.source(&key, origin));
+            (key, sources)
+        });
+        decisions.sources = sources.collect();
+        decisions
     }
 
     /// What the last expansion did.
@@ -73,9 +98,19 @@ impl<'a> Decisions<'a> {
         self.recorded.as_ref()
     }
 
-    /// The user asks for the newest templates.
-    pub(super) fn refreshed(&self) -> bool {
-        self.refreshed
+    /// All that earlier expansions may have left in the object: a record of its own matters after a re-invocation,
+    /// and for a stale copy that is put back.
+    pub(super) fn records(&self) -> impl Iterator<Item = &Record> {
+        self.carried.iter().chain(&self.recorded)
+    }
+
+    /// Whether templates must be read from the API server, not from a cache: the cluster waits for an image, or its
+    /// user asks for the newest.
+    #[must_use]
+    pub fn wants_live(&self) -> bool {
+        let objects = [Some(self.request.object), self.request.old_object];
+        let mut objects = objects.into_iter().flatten();
+        self.refreshed || objects.any(|object| has_label(object, label::GATED))
     }
 
     fn recorded_group(&self, key: &GroupKey) -> Option<&GroupRecord> {
@@ -94,7 +129,7 @@ impl<'a> Decisions<'a> {
                 }
             }
             (Some(reference), Some(id)) if self.is_settled(&reference, id) && !self.refreshed => {
-                Source::Pinned
+                Source::Pinned(reference)
             }
             (Some(reference), None) if !self.refreshed && self.ran_without(key, origin, &reference) => {
                 Source::Unexpanded(reference)
@@ -126,14 +161,14 @@ impl<'a> Decisions<'a> {
         id.name == reference.name && near && !id.is_pending()
     }
 
-    fn references(&self) -> impl Iterator<Item = (GroupKey, Origin, Reference)> {
-        let object = self.request.object;
-        let keys = group::keys(object).into_iter();
-        keys.flat_map(|key| [(key.clone(), Origin::Compute), (key, Origin::Image)])
-            .filter_map(move |(key, origin)| {
-                let reference = reference(object, &key, origin)?;
-                Some((key, origin, reference))
-            })
+    fn sources(&self) -> impl Iterator<Item = (&GroupKey, Origin, &Source)> {
+        let groups = self.sources.iter();
+        groups.flat_map(|(key, sources)| {
+            ORIGINS
+                .into_iter()
+                .zip(sources)
+                .map(move |(origin, source)| (key, origin, source))
+        })
     }
 
     fn image_of(&self, reference: &Reference) -> Needed {
@@ -143,33 +178,46 @@ impl<'a> Decisions<'a> {
         }
     }
 
-    pub(super) fn needed(&self, templates: &Templates) -> Vec<Needed> {
-        let fresh = self
-            .references()
-            .filter(|(key, origin, _)| matches!(self.source(key, *origin), Source::Fresh(_)));
-        let needed = fresh.filter_map(|(_, origin, reference)| match origin {
-            Origin::Image => {
-                let needed = self.image_of(&reference);
-                templates.image(&needed).is_none().then_some(needed)
+    /// What must be read before [`Decisions::expand`], beyond what `templates` has.
+    ///
+    /// Ask until it is empty: a template may extend another, which only reading it tells.
+    #[must_use]
+    pub fn needed(&self, templates: &Templates) -> Vec<Needed> {
+        let needed = self.sources().filter_map(|(_, origin, source)| {
+            let Source::Fresh(reference) = source else {
+                return None;
+            };
+            match origin {
+                Origin::Image => {
+                    let needed = self.image_of(reference);
+                    templates.image(&needed).is_none().then_some(needed)
+                }
+                Origin::Compute => match templates.resolve(self.request.namespace, &reference.name) {
+                    Resolution::Needs(needed) => Some(needed),
+                    _ => None,
+                },
             }
-            Origin::Compute => match templates.resolve(self.request.namespace, &reference.name) {
-                Resolution::Needs(needed) => Some(needed),
-                _ => None,
-            },
         });
-        needed.collect()
+        in_order(needed.collect())
     }
 
-    /// By the references alone: a record's word is enough to keep values, but not to be allowed to use a template.
-    pub(super) fn added(&self, templates: &Templates) -> Result<Vec<Needed>, Vec<Needed>> {
+    /// Templates that the request newly refers to (not those it had, nor the ancestors of any): what one must be
+    /// allowed to use. By the references alone: a record's word is enough to keep values, but not for this.
+    ///
+    /// # Errors
+    /// What must be read first to tell.
+    pub fn added(&self, templates: &Templates) -> Result<Vec<Needed>, Vec<Needed>> {
         let namespace = self.request.namespace;
         let (mut added, mut unread) = (Vec::new(), Vec::new());
-        for (key, origin, reference) in self.references() {
-            if self.had(&key, origin, &reference) {
+        for (key, origin, source) in self.sources() {
+            let Some(reference) = source
+                .reference()
+                .filter(|reference| !self.had(key, origin, reference))
+            else {
                 continue;
-            }
+            };
             if origin == Origin::Image {
-                added.push(self.image_of(&reference));
+                added.push(self.image_of(reference));
                 continue;
             }
             match templates.look_up(Some(namespace), &reference.name) {
@@ -177,20 +225,31 @@ impl<'a> Decisions<'a> {
                 // What is not there yet may be there at the next refresh.
                 Ok(None) => added.push(Needed::Compute {
                     namespace: namespace.to_owned(),
-                    name: reference.name,
+                    name: reference.name.clone(),
                 }),
                 Err(needed) => unread.push(needed),
             }
         }
-        if unread.is_empty() { Ok(added) } else { Err(unread) }
+        if unread.is_empty() {
+            Ok(in_order(added))
+        } else {
+            Err(in_order(unread))
+        }
     }
 
     /// What to fill into each group; `bare` is the object as the user wrote it.
     pub(super) fn groups(&self, templates: &Templates, bare: &Value) -> Vec<Group> {
-        let keys = group::keys(bare).into_iter();
-        keys.map(|key| Decision::new(self, templates, key).decide(bare))
-            .collect()
+        let decide = |(key, sources): &(GroupKey, [Source; 2])| {
+            Decision::new(self, templates, key).decide(sources, bare)
+        };
+        self.sources.iter().map(decide).collect()
     }
+}
+
+fn in_order(mut needed: Vec<Needed>) -> Vec<Needed> {
+    needed.sort();
+    needed.dedup();
+    needed
 }
 
 /// Decides one group.
@@ -202,12 +261,12 @@ struct Decision<'a> {
 }
 
 impl<'a> Decision<'a> {
-    fn new(all: &'a Decisions<'a>, templates: &'a Templates, key: GroupKey) -> Self {
+    fn new(all: &'a Decisions<'a>, templates: &'a Templates, key: &GroupKey) -> Self {
         let recorded = all
-            .recorded_group(&key)
+            .recorded_group(key)
             .map_or_else(|| Cow::Owned(GroupRecord::default()), Cow::Borrowed);
         let group = Group {
-            key,
+            key: key.clone(),
             compute: None,
             extends: Vec::new(),
             image: None,
@@ -227,13 +286,15 @@ impl<'a> Decision<'a> {
         }
     }
 
-    fn decide(mut self, bare: &Value) -> Group {
-        let compute = reference(self.all.request.object, &self.group.key, Origin::Compute);
-        self.group.hosts_may_be_default = compute.is_none_or(|reference| reference.by_annotation);
-        for origin in [Origin::Compute, Origin::Image] {
-            match (self.all.source(&self.group.key, origin), origin) {
+    fn decide(mut self, sources: &[Source; 2], bare: &Value) -> Group {
+        for (origin, source) in ORIGINS.into_iter().zip(sources) {
+            if origin == Origin::Compute {
+                let reference = source.reference();
+                self.group.hosts_may_be_default = reference.is_none_or(|reference| reference.by_annotation);
+            }
+            match (source, origin) {
                 (Source::Nothing, _) => {}
-                (Source::Pinned, _) => self.keep(origin),
+                (Source::Pinned(_), _) => self.keep(origin),
                 (Source::Kept, _) => {
                     self.keep(origin);
                     let warning = format!(
@@ -250,8 +311,8 @@ impl<'a> Decision<'a> {
                     );
                     self.group.warnings.push(warning);
                 }
-                (Source::Fresh(reference), Origin::Compute) => self.look_up_compute(&reference),
-                (Source::Fresh(reference), Origin::Image) => self.look_up_image(&reference, bare),
+                (Source::Fresh(reference), Origin::Compute) => self.look_up_compute(reference),
+                (Source::Fresh(reference), Origin::Image) => self.look_up_image(reference, bare),
             }
         }
         self.group
@@ -361,8 +422,8 @@ impl<'a> Decision<'a> {
             return;
         }
         self.group.image = Some(needed.pending_id());
-        let at = overlay::container().key("image");
-        let own = group::get(bare, &self.group.key).and_then(|group| path::get(group, &at.0, &Value::Null));
+        let own = group::get(bare, &self.group.key)
+            .and_then(|group| path::get(group, overlay::IMAGE, &Value::Null));
         if own.is_some() {
             self.group.warnings.push(format!(
                 "{field}: {needed} is not used, because the group sets its own image"
@@ -373,7 +434,7 @@ impl<'a> Decision<'a> {
         let runs = self
             .recorded
             .pieces_from(Origin::Image)
-            .any(|piece| piece.at == at && !piece.overridden);
+            .any(|piece| piece.at.0 == overlay::IMAGE && !piece.overridden);
         let meanwhile = if runs {
             "runs on with the image it has"
         } else {

@@ -3,12 +3,14 @@
 use serde_json::Value;
 
 use super::Denial;
-use super::overlay::{container, object};
+use super::overlay::{CONTAINER, object};
 use super::path::{self, Path, Segment, contains};
 use super::record::{Filled, Piece};
 
 /// `ray start` flags that the group's `resources` would set too; KubeRay refuses both (rule C3).
 pub(super) const RESOURCE_FLAGS: [&str; 4] = ["num-cpus", "num-gpus", "memory", "resources"];
+
+const HOSTS: &[Segment] = &[Segment::field("numOfHosts")];
 
 /// What became of the pieces of one group.
 #[derive(Debug, Default)]
@@ -82,8 +84,13 @@ fn state(group: &Value, piece: &Piece, pieces: &[Piece], target: &Target) -> Sta
         return volume_state(group, piece, pieces, list);
     }
     if let Some(name) = resource_name(at) {
-        let resources = container().key("resources");
-        let set = |list: &str| path::get(group, &resources.key(list).key(name).0, &Value::Null).is_some();
+        let resources =
+            path::get(group, CONTAINER, &Value::Null).and_then(|container| container.get("resources"));
+        let set = |list: &str| {
+            resources
+                .and_then(|resources| resources.get(list)?.get(name))
+                .is_some_and(|quantity| !quantity.is_null())
+        };
         return match current {
             Some(current) if *current == piece.value => State::Same,
             _ if set("requests") || set("limits") => State::Overridden,
@@ -95,13 +102,9 @@ fn state(group: &Value, piece: &Piece, pieces: &[Piece], target: &Target) -> Sta
     }
     match current {
         None => State::Unset,
-        Some(_) if *at == container() => State::Same,
+        Some(_) if at.0 == CONTAINER => State::Same,
         Some(current) if contains(current, &piece.value) => State::Same,
-        Some(current)
-            if *at == Path::of(&["numOfHosts"])
-                && target.hosts_may_be_default
-                && current.as_i64() == Some(1) =>
-        {
+        Some(current) if at.0 == HOSTS && target.hosts_may_be_default && current.as_i64() == Some(1) => {
             State::Default(current.clone())
         }
         Some(_) => State::Overridden,
@@ -129,21 +132,22 @@ fn list_of<'a>(at: &'a Path, list: &str) -> Option<&'a str> {
 
 /// Name of the resource, if the path is one of the Ray container's requests or limits.
 fn resource_name(at: &Path) -> Option<&str> {
-    if !at.starts_with(&container().key("resources")) {
-        return None;
-    }
-    match at.0.as_slice() {
-        [.., Segment::Key(list), Segment::Key(name)] if list == "requests" || list == "limits" => Some(name),
+    match at.0.strip_prefix(CONTAINER)? {
+        [Segment::Key(resources), Segment::Key(list), Segment::Key(name)]
+            if resources == "resources" && (list == "requests" || list == "limits") =>
+        {
+            Some(name)
+        }
         _ => None,
     }
 }
 
 /// A volume comes with its mounts: useless where the user mounts something else at each of its places.
 fn volume_state(group: &Value, piece: &Piece, pieces: &[Piece], name: &str) -> State {
-    let mounts = container().key("volumeMounts");
+    let is_mount = |at: &Path| matches!(at.0.strip_prefix(CONTAINER), Some([Segment::Key(list), ..]) if list == "volumeMounts");
     let places: Vec<_> = pieces
         .iter()
-        .filter(|other| other.at.starts_with(&mounts))
+        .filter(|other| is_mount(&other.at))
         .filter(|mount| mount.value.get("name").and_then(Value::as_str) == Some(name))
         .collect();
     let taken = |mount: &&Piece| path::get(group, &mount.at.0, &Value::Null).is_some();
@@ -172,7 +176,7 @@ fn flag_state(group: &Value, at: &Path) -> Option<State> {
             )))
         }
         [Segment::Key(field), Segment::Key(flag)] if field == "rayStartParams" => {
-            let clash = RESOURCE_FLAGS.contains(&flag.as_str()) && resources.is_some();
+            let clash = RESOURCE_FLAGS.contains(&&**flag) && resources.is_some();
             clash.then(|| {
                 State::Skipped(format!(
                     "resources is set, so the template's `ray start` flag {flag} is not used"

@@ -57,9 +57,8 @@ fn fill(object: &mut Value, cluster: &mut Filled, piece: Piece) {
 pub fn check(object: &Value) -> Option<Denial> {
     let started = object.pointer("/spec/suspend") != Some(&Value::Bool(true));
     let image_missing = super::group::keys(object).iter().any(|key| {
-        let image = super::overlay::container().key("image");
         super::group::get(object, key)
-            .and_then(|group| path::get(group, &image.0, &Value::Null))
+            .and_then(|group| path::get(group, super::overlay::IMAGE, &Value::Null))
             .is_none()
     });
     (has_label(object, label::GATED) && has_label(object, label::KUEUE_QUEUE) && started && image_missing)

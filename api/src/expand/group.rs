@@ -23,7 +23,7 @@ impl GroupKey {
     pub fn path(&self) -> Path {
         match self {
             Self::Head => Path::of(&["spec", "headGroupSpec"]),
-            Self::Worker(name) => Path::of(&["spec", "workerGroupSpecs"]).item("groupName", name),
+            Self::Worker(name) => Path::of(&["spec", "workerGroupSpecs"]).item("groupName", name.clone()),
         }
     }
 
@@ -100,37 +100,27 @@ pub fn reference(object: &Value, key: &GroupKey, origin: Origin) -> Option<Refer
         Origin::Image => ("imageTemplate", annotation::IMAGE_TEMPLATE),
     };
     let group = get(object, key);
-    let spec = object.get("spec");
-    let places = [(group, group_field(object, key)), (spec, "spec".to_owned())];
-    let metadata = [
-        group.and_then(|group| group.get("template")?.get("metadata")),
-        object.get("metadata"),
+    let pod_metadata = group.and_then(|group| group.get("template")?.get("metadata"));
+    let places = [
+        (Some(key), group, pod_metadata),
+        (None, object.get("spec"), object.get("metadata")),
     ];
-    places
-        .into_iter()
-        .zip(metadata)
-        .find_map(|((owner, path), metadata)| {
-            let by_field = owner.and_then(|owner| name(owner.get(field)));
-            if let Some(name) = by_field {
-                return Some(Reference {
-                    name,
-                    field: format!("{path}.{field}"),
-                    by_annotation: false,
-                });
-            }
-            let name = name(metadata?.get("annotations")?.get(annotation))?;
-            let path = if path == "spec" {
-                String::new()
-            } else {
-                format!("{path}.template.")
-            };
-            let field = format!("{path}metadata.annotations[{annotation}]");
-            Some(Reference {
-                name,
-                field,
-                by_annotation: true,
-            })
+    places.into_iter().find_map(|(key, owner, metadata)| {
+        let in_field = owner.and_then(|owner| name(owner.get(field)));
+        let by_annotation = in_field.is_none();
+        let name = in_field.or_else(|| name(metadata?.get("annotations")?.get(annotation)))?;
+        let field = match (key.map(|key| group_field(object, key)), by_annotation) {
+            (Some(group), false) => format!("{group}.{field}"),
+            (Some(group), true) => format!("{group}.template.metadata.annotations[{annotation}]"),
+            (None, false) => format!("spec.{field}"),
+            (None, true) => format!("metadata.annotations[{annotation}]"),
+        };
+        Some(Reference {
+            name,
+            field,
+            by_annotation,
         })
+    })
 }
 
 /// Path of a group as people write it: by index, as validation errors of the API server do.
@@ -138,13 +128,11 @@ pub fn reference(object: &Value, key: &GroupKey, origin: Origin) -> Option<Refer
 pub fn group_field(object: &Value, key: &GroupKey) -> String {
     match key {
         GroupKey::Head => "spec.headGroupSpec".to_owned(),
-        GroupKey::Worker(_) => {
-            let workers = keys(object).into_iter().filter(|key| *key != GroupKey::Head);
-            let index = workers
-                .into_iter()
-                .position(|worker| worker == *key)
-                .unwrap_or_default();
-            format!("spec.workerGroupSpecs[{index}]")
+        GroupKey::Worker(name) => {
+            let workers = object.pointer("/spec/workerGroupSpecs").and_then(Value::as_array);
+            let is_it = |worker: &Value| worker.get("groupName").and_then(Value::as_str) == Some(name);
+            let index = workers.and_then(|workers| workers.iter().position(is_it));
+            format!("spec.workerGroupSpecs[{}]", index.unwrap_or_default())
         }
     }
 }

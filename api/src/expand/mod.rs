@@ -1,8 +1,9 @@
 //! Expansion: a RayCluster that names templates becomes a full one, and back.
 //!
 //! ```text
-//!   references(request, templates) -> what to read      the caller reads it, until nothing is left
-//!   expand(request, templates)     -> object, warnings  or denials
+//!   Decisions::of(request)         what it asks for, read once
+//!     .needed(templates)           -> what to read      the caller reads it, until nothing is left
+//!     .expand(templates)           -> object, warnings  or denials
 //!   strip(object)                  -> what the user wrote
 //!
 //!   group      references of a group: field before annotation, group before cluster
@@ -37,14 +38,14 @@ use std::fmt;
 use serde_json::Value;
 
 pub use check::check_compute;
+pub use decide::Decisions;
 pub use gate::check as check_gate;
 pub use group::{GroupKey, Reference, reference};
 pub use record::{Filled, GroupRecord, Origin, Piece, Record, TemplateId};
 pub use scale::{SCALE_FIELDS, only_scale_changed};
 pub use templates::{Compute, Extends, Image, MAX_EXTENDS, Needed, Templates, check_extends};
 
-use crate::meta::{annotation, label};
-use decide::Decisions;
+use crate::meta::annotation;
 use ownership::Ownership;
 
 /// A write of a RayCluster, as admission sees it.
@@ -86,112 +87,73 @@ impl fmt::Display for Denial {
     }
 }
 
-/// What must be read before [`expand`] can decide, beyond what `templates` has.
-///
-/// Call until it is empty: a template may extend another, which only reading it tells.
-#[must_use]
-pub fn references(request: &Request<'_>, templates: &Templates) -> Vec<Needed> {
-    let mut needed = Decisions::of(request).needed(templates);
-    needed.sort();
-    needed.dedup();
-    needed
-}
+impl Decisions<'_> {
+    /// Fills templates into the RayCluster (design section 3, rules 1 to 7).
+    ///
+    /// # Errors
+    /// Every reason why the request must be refused.
+    pub fn expand(&self, templates: &Templates) -> Result<Expanded, Vec<Denial>> {
+        let request = &self.request;
+        if let Some(old) = request.old_object
+            && only_scale_changed(request.object, old)
+        {
+            return Ok(Expanded {
+                object: request.object.clone(),
+                warnings: Vec::new(),
+            });
+        }
+        let ownership = Ownership::of(request.object, request.field_manager);
+        let mut object = self.bare(&ownership);
+        if let Some(old) = request.old_object {
+            scale::keep_autoscaled(&mut object, old, &ownership);
+        }
+        let mut expansion = Expansion::default();
+        for group in self.groups(templates, &object) {
+            expansion.fill_group(&mut object, group, &ownership);
+        }
+        if !expansion.denials.is_empty() {
+            return Err(expansion.denials);
+        }
+        expansion.fill_ray_version(&mut object);
+        expansion.warn_of_mixed_images(self, &object);
+        let record = &mut expansion.record.cluster;
+        gate::apply(&mut object, &expansion.waits, self.recorded(), record);
+        write_record(&mut object, expansion.record);
+        Ok(Expanded {
+            object,
+            warnings: expansion.warnings,
+        })
+    }
 
-/// Templates that this request newly refers to (not those it had, nor the ancestors of any): what one must be allowed to use.
-///
-/// # Errors
-/// What must be read first to tell.
-pub fn added(request: &Request<'_>, templates: &Templates) -> Result<Vec<Needed>, Vec<Needed>> {
-    let in_order = |mut needed: Vec<Needed>| {
-        needed.sort();
-        needed.dedup();
-        needed
-    };
-    Decisions::of(request)
-        .added(templates)
-        .map(in_order)
-        .map_err(in_order)
-}
-
-/// Whether templates must be read from the API server, not from a cache: the cluster waits for an image, or its
-/// user asks for the newest.
-#[must_use]
-pub fn wants_live(request: &Request<'_>) -> bool {
-    let objects = [Some(request.object), request.old_object];
-    objects
-        .into_iter()
-        .flatten()
-        .any(|object| has_label(object, label::GATED))
-        || Decisions::of(request).refreshed()
-}
-
-/// Fills templates into a RayCluster (design section 3, rules 1 to 7).
-///
-/// # Errors
-/// Every reason why the request must be refused.
-pub fn expand(request: &Request<'_>, templates: &Templates) -> Result<Expanded, Vec<Denial>> {
-    if let Some(old) = request.old_object
-        && only_scale_changed(request.object, old)
-    {
-        return Ok(Expanded {
-            object: request.object.clone(),
-            warnings: Vec::new(),
-        });
+    /// What the user asked for: the object without what earlier expansions filled.
+    fn bare(&self, ownership: &Ownership<'_>) -> Value {
+        let mut object = self.request.object.clone();
+        let remove = |object: &mut Value, key: &str| {
+            let annotations = object.pointer_mut("/metadata/annotations");
+            annotations
+                .and_then(Value::as_object_mut)
+                .and_then(|annotations| annotations.remove(key))
+        };
+        // A touch has done its work once it is here.
+        remove(&mut object, annotation::GATE_LIFT);
+        for record in self.records() {
+            take_back::take_back(&mut object, record, ownership);
+        }
+        // One that does not read.
+        remove(&mut object, annotation::EXPANSION);
+        object
     }
-    let ownership = Ownership::of(request.object, request.field_manager);
-    let decisions = Decisions::of(request);
-    let mut object = bare(request, &ownership);
-    if let Some(old) = request.old_object {
-        scale::keep_autoscaled(&mut object, old, &ownership);
-    }
-    let mut expansion = Expansion::default();
-    for group in decisions.groups(templates, &object) {
-        expansion.fill_group(&mut object, group, &ownership);
-    }
-    if !expansion.denials.is_empty() {
-        return Err(expansion.denials);
-    }
-    expansion.fill_ray_version(&mut object);
-    expansion.warn_of_mixed_images(request, &decisions, &object);
-    let record = &mut expansion.record.cluster;
-    gate::apply(&mut object, &expansion.waits, decisions.recorded(), record);
-    write_record(&mut object, expansion.record);
-    Ok(Expanded {
-        object,
-        warnings: expansion.warnings,
-    })
 }
 
 /// The object without anything that expansion filled in.
 #[must_use]
 pub fn strip(object: &Value) -> Value {
-    let mut object = object.clone();
-    if let Some(record) = Record::of(&object) {
-        let ownership = Ownership::of(&object, None);
-        take_back::take_back(&mut object, &record, &ownership);
+    let mut bare = object.clone();
+    if let Some(record) = Record::of(object) {
+        let ownership = Ownership::of(object, None);
+        take_back::take_back(&mut bare, &record, &ownership);
     }
-    object
-}
-
-/// What the user asked for: the object without what earlier expansions filled.
-fn bare(request: &Request<'_>, ownership: &Ownership) -> Value {
-    let mut object = request.object.clone();
-    let remove = |object: &mut Value, key: &str| {
-        let annotations = object.pointer_mut("/metadata/annotations");
-        annotations
-            .and_then(Value::as_object_mut)
-            .and_then(|annotations| annotations.remove(key))
-    };
-    // A touch has done its work once it is here.
-    remove(&mut object, annotation::GATE_LIFT);
-    // The object's own record matters after a re-invocation, and for a stale copy that is put back.
-    let records = [Some(request.object), request.old_object];
-    for record in records.into_iter().flatten().filter_map(Record::of) {
-        take_back::take_back(&mut object, &record, ownership);
-    }
-    // One that does not read.
-    remove(&mut object, annotation::EXPANSION);
-    object
+    bare
 }
 
 /// What has been gathered so far.
@@ -205,7 +167,7 @@ struct Expansion {
 }
 
 impl Expansion {
-    fn fill_group(&mut self, object: &mut Value, group: decide::Group, ownership: &Ownership) {
+    fn fill_group(&mut self, object: &mut Value, group: decide::Group, ownership: &Ownership<'_>) {
         self.warnings.extend(group.warnings);
         self.denials.extend(group.denials);
         self.waits.extend(group.wait);
@@ -252,23 +214,25 @@ impl Expansion {
         self.record.cluster = outcome.filled;
     }
 
-    fn warn_of_mixed_images(&mut self, request: &Request<'_>, decisions: &Decisions<'_>, object: &Value) {
+    fn warn_of_mixed_images(&mut self, decisions: &Decisions<'_>, object: &Value) {
         let recreated = object
             .pointer("/spec/upgradeStrategy/type")
             .and_then(Value::as_str)
             == Some("Recreate");
         let suspended = object.pointer("/spec/suspend") == Some(&Value::Bool(true));
-        let Some(recorded) = decisions.recorded().filter(|_| request.old_object.is_some()) else {
+        let Some(recorded) = decisions
+            .recorded()
+            .filter(|_| decisions.request.old_object.is_some())
+        else {
             return;
         };
         let image = |record: Option<&GroupRecord>| {
-            let at = overlay::container().key("image");
             record.and_then(|group| {
                 group
                     .filled
                     .pieces
                     .iter()
-                    .find(|piece| piece.at == at)
+                    .find(|piece| piece.at.0 == overlay::IMAGE)
                     .map(|p| p.value.clone())
             })
         };

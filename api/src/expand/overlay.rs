@@ -24,9 +24,20 @@ const POD_SCALARS: [&str; 6] = [
 ];
 
 /// Path of the Ray container.
-pub(super) fn container() -> Path {
-    Path::of(&["template", "spec", "containers"]).then(Segment::First)
-}
+pub(super) const CONTAINER: &[Segment] = &[
+    Segment::field("template"),
+    Segment::field("spec"),
+    Segment::field("containers"),
+    Segment::First,
+];
+/// Path of its image.
+pub(super) const IMAGE: &[Segment] = &[
+    Segment::field("template"),
+    Segment::field("spec"),
+    Segment::field("containers"),
+    Segment::First,
+    Segment::field("image"),
+];
 
 /// The values of a compute template for a group, and the fields that mean nothing there.
 pub(super) fn compute(spec: &Value, key: &GroupKey) -> (Vec<Piece>, Vec<&'static str>) {
@@ -35,16 +46,13 @@ pub(super) fn compute(spec: &Value, key: &GroupKey) -> (Vec<Piece>, Vec<&'static
         pieces: Vec::new(),
     };
     let pod = Path::of(&["template", "spec"]);
-    at.resources();
-    at.items("env", &container().key("env"), Some("name"));
-    at.items("envFrom", &container().key("envFrom"), None);
+    let container = Path::from(CONTAINER);
+    at.resources(&container.key("resources"));
+    at.items("env", &container.key("env"), Some("name"));
+    at.items("envFrom", &container.key("envFrom"), None);
     at.items("volumes", &pod.key("volumes"), Some("name"));
-    at.items(
-        "volumeMounts",
-        &container().key("volumeMounts"),
-        Some("mountPath"),
-    );
-    at.shared_memory();
+    at.items("volumeMounts", &container.key("volumeMounts"), Some("mountPath"));
+    at.shared_memory(&pod, &container);
     for field in POD_SCALARS {
         if let Some(value) = spec.get(field) {
             at.push(pod.key(field), value.clone());
@@ -69,8 +77,8 @@ pub(super) fn compute(spec: &Value, key: &GroupKey) -> (Vec<Piece>, Vec<&'static
 /// The values of an image for a group.
 pub(super) fn image(image: &str, facts: &Image) -> Vec<Piece> {
     let secrets = Path::of(&["template", "spec", "imagePullSecrets"]);
-    let secret = |name: &String| Piece::image(secrets.item("name", name), json!({"name": name}));
-    let image = Piece::image(container().key("image"), json!(image));
+    let secret = |name: &String| Piece::image(secrets.item("name", name.clone()), json!({"name": name}));
+    let image = Piece::image(IMAGE.into(), json!(image));
     std::iter::once(image)
         .chain(facts.run_pull_secrets.iter().map(secret))
         .collect()
@@ -78,15 +86,14 @@ pub(super) fn image(image: &str, facts: &Image) -> Vec<Piece> {
 
 /// The piece that makes the Ray container, first of all where any piece is inside it.
 pub(super) fn with_container(mut pieces: Vec<Piece>, key: &GroupKey) -> Vec<Piece> {
-    let container = container();
-    let inside = |piece: &Piece| piece.at != container && piece.at.starts_with(&container);
-    if let Some(position) = pieces.iter().position(|piece| piece.at == container) {
+    let inside = |piece: &Piece| piece.at.starts_with(CONTAINER) && piece.at.0 != CONTAINER;
+    if let Some(position) = pieces.iter().position(|piece| piece.at.0 == CONTAINER) {
         let piece = pieces.remove(position);
         pieces.insert(0, piece);
     } else if let Some(first) = pieces.iter().find(|piece| inside(piece)) {
         let piece = Piece {
             from: first.from,
-            ..Piece::compute(container, json!({"name": key.container_name()}))
+            ..Piece::compute(CONTAINER.into(), json!({"name": key.container_name()}))
         };
         pieces.insert(0, piece);
     }
@@ -111,11 +118,11 @@ impl Overlay<'_> {
             .into_iter()
             .flatten()
         {
-            self.push(at.key(key), value.clone());
+            self.push(at.key(key.clone()), value.clone());
         }
     }
 
-    fn items(&mut self, field: &str, at: &Path, key: Option<&str>) {
+    fn items(&mut self, field: &str, at: &Path, key: Option<&'static str>) {
         for item in self
             .spec
             .get(field)
@@ -125,44 +132,43 @@ impl Overlay<'_> {
         {
             let name = key.and_then(|key| Some((key, item.get(key)?.as_str()?)));
             let at = match name {
-                Some((key, name)) => at.item(key, name),
+                Some((key, name)) => at.item(key, name.to_owned()),
                 None => at.then(Segment::Element),
             };
             self.push(at, item.clone());
         }
     }
 
-    fn resources(&mut self) {
+    fn resources(&mut self, at: &Path) {
         let Some(resources) = self.spec.get("resources") else {
             return;
         };
         for list in ["requests", "limits"] {
-            let at = container().key("resources").key(list);
+            let at = at.key(list);
             for (name, quantity) in resources
                 .get(list)
                 .and_then(Value::as_object)
                 .into_iter()
                 .flatten()
             {
-                self.push(at.key(name), quantity.clone());
+                self.push(at.key(name.clone()), quantity.clone());
             }
         }
         if let Some(claims) = resources.get("claims") {
-            self.push(container().key("resources").key("claims"), claims.clone());
+            self.push(at.key("claims"), claims.clone());
         }
     }
 
-    fn shared_memory(&mut self) {
+    fn shared_memory(&mut self, pod: &Path, container: &Path) {
         let Some(size) = self.spec.get("sharedMemory") else {
             return;
         };
         let volume =
             json!({"name": SHARED_MEMORY_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": size}});
         let mount = json!({"name": SHARED_MEMORY_VOLUME, "mountPath": SHARED_MEMORY_MOUNT});
-        let pod = Path::of(&["template", "spec"]);
         self.push(pod.key("volumes").item("name", SHARED_MEMORY_VOLUME), volume);
         self.push(
-            container()
+            container
                 .key("volumeMounts")
                 .item("mountPath", SHARED_MEMORY_MOUNT),
             mount,
@@ -175,7 +181,10 @@ impl Overlay<'_> {
         for (name, amount) in resources.into_iter().flatten() {
             if let Some(amount) = amount.as_f64() {
                 // Rust prints the shortest decimal that reads back: a valid quantity.
-                self.push(Path::of(&["resources", name]), json!(amount.to_string()));
+                self.push(
+                    Path::of(&["resources"]).key(name.clone()),
+                    json!(amount.to_string()),
+                );
             }
         }
     }

@@ -13,30 +13,30 @@ const ATOMIC_MAPS: [&str; 1] = ["nodeSelector"];
 
 /// What a request says about who asked for which field.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ownership {
-    managers: Vec<Manager>,
+pub(super) struct Ownership<'a> {
+    managers: Vec<Manager<'a>>,
     last_applied: Option<Value>,
 }
 
 #[derive(Clone, Debug)]
-struct Manager {
+struct Manager<'a> {
     /// `fieldsV1`: steps as `f:field`, `k:{"name":"a"}`, `v:value`; a leaf is an empty object.
-    fields: Value,
+    fields: &'a Value,
     /// Its request is an apply.
     applies: bool,
     /// This request is its.
     current: bool,
 }
 
-impl Ownership {
+impl<'a> Ownership<'a> {
     /// Reads the bookkeeping on the object of a request made by `field_manager`.
-    pub(super) fn of(object: &Value, field_manager: Option<&str>) -> Self {
+    pub(super) fn of(object: &'a Value, field_manager: Option<&str>) -> Self {
         let metadata = object.get("metadata");
         let entries = metadata.and_then(|m| m.get("managedFields")?.as_array());
         let managers = entries.into_iter().flatten().filter_map(|entry| {
             let name = entry.get("manager").and_then(Value::as_str);
             Some(Manager {
-                fields: entry.get("fieldsV1")?.clone(),
+                fields: entry.get("fieldsV1")?,
                 applies: entry.get("operation").and_then(Value::as_str) == Some("Apply"),
                 current: name.is_some() && name == field_manager,
             })
@@ -62,7 +62,7 @@ impl Ownership {
 
     /// Whether someone asked for this very field or list item.
     pub(super) fn owns(&self, path: &Path, value: &Value) -> bool {
-        let claimed = |manager: &Manager| manager.claim(&path.0, value) != Claim::None;
+        let claimed = |manager: &Manager<'_>| manager.claim(&path.0, value) != Claim::None;
         self.managers.iter().any(claimed) || self.applied(path, value)
     }
 
@@ -77,7 +77,7 @@ impl Ownership {
             {
                 fields
                     .iter()
-                    .any(|(key, value)| self.owns_any_leaf(&path.key(key), value))
+                    .any(|(key, value)| self.owns_any_leaf(&path.key(key.clone()), value))
             }
             _ => self.owns(path, value),
         }
@@ -109,9 +109,9 @@ enum Claim {
     Whole,
 }
 
-impl Manager {
+impl Manager<'_> {
     fn claim(&self, path: &[Segment], value: &Value) -> Claim {
-        let mut at = &self.fields;
+        let mut at = self.fields;
         let mut parent = "";
         for segment in path {
             let Some(fields) = at.as_object() else {
@@ -125,7 +125,7 @@ impl Manager {
                 return if sent { Claim::Whole } else { Claim::None };
             }
             parent = match segment {
-                Segment::Key(key) => key.as_str(),
+                Segment::Key(key) => key,
                 _ => "",
             };
             let next = match segment {
@@ -165,7 +165,7 @@ pub(super) fn absolute(key: Option<&GroupKey>, group: &Value, path: &Path) -> Pa
         let named = match segment {
             Segment::First => path::get(group, path.0.get(..=depth).unwrap_or_default(), &Value::Null)
                 .and_then(|item| item.get("name")?.as_str())
-                .map(|name| Segment::Item("name".to_owned(), name.to_owned())),
+                .map(|name| Segment::Item("name".into(), name.to_owned().into())),
             _ => None,
         };
         absolute.0.push(named.unwrap_or_else(|| segment.clone()));

@@ -2,21 +2,25 @@
 //!
 //! Text form, as the record stores it: `template/spec/containers/[0]/env/[name=A]`, `template/spec/tolerations/[]`.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
+/// A name in a path: most are known when we are compiled, and cost nothing then.
+pub type Name = Cow<'static, str>;
+
 /// One step down a JSON value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Segment {
     /// Field of an object.
-    Key(String),
+    Key(Name),
     /// First item of a list: the Ray container, by Ray's own rule.
     First,
     /// Item of a list whose field `.0` is `.1`.
-    Item(String, String),
+    Item(Name, Name),
     /// Item of an atomic list, known only by its value. Always the last step.
     Element,
 }
@@ -25,31 +29,46 @@ pub enum Segment {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Path(pub Vec<Segment>);
 
+impl Segment {
+    /// A field that is known when we are compiled.
+    #[must_use]
+    pub const fn field(name: &'static str) -> Self {
+        Self::Key(Cow::Borrowed(name))
+    }
+}
+
+impl From<&[Segment]> for Path {
+    fn from(steps: &[Segment]) -> Self {
+        Self(steps.to_vec())
+    }
+}
+
 impl Path {
     /// A path of object fields only.
     #[must_use]
-    pub fn of(keys: &[&str]) -> Self {
-        Self(keys.iter().map(|key| Segment::Key((*key).to_owned())).collect())
+    pub fn of(keys: &[&'static str]) -> Self {
+        Self(keys.iter().map(|key| Segment::field(key)).collect())
     }
 
     /// This path and one more step.
     #[must_use]
     pub fn then(&self, segment: Segment) -> Self {
-        let mut path = self.clone();
-        path.0.push(segment);
-        path
+        let mut steps = Vec::with_capacity(self.0.len() + 1);
+        steps.extend_from_slice(&self.0);
+        steps.push(segment);
+        Self(steps)
     }
 
     /// This path and one more field.
     #[must_use]
-    pub fn key(&self, key: &str) -> Self {
-        self.then(Segment::Key(key.to_owned()))
+    pub fn key(&self, key: impl Into<Name>) -> Self {
+        self.then(Segment::Key(key.into()))
     }
 
     /// This path and the list item whose `key` is `value`.
     #[must_use]
-    pub fn item(&self, key: &str, value: &str) -> Self {
-        self.then(Segment::Item(key.to_owned(), value.to_owned()))
+    pub fn item(&self, key: impl Into<Name>, value: impl Into<Name>) -> Self {
+        self.then(Segment::Item(key.into(), value.into()))
     }
 
     /// This path, then another.
@@ -68,7 +87,7 @@ impl Path {
     #[must_use]
     pub fn leaf_name(&self) -> &str {
         let name = self.0.iter().rev().find_map(|segment| match segment {
-            Segment::Key(name) | Segment::Item(_, name) => Some(name.as_str()),
+            Segment::Key(name) | Segment::Item(_, name) => Some(&**name),
             Segment::First | Segment::Element => None,
         });
         name.unwrap_or_default()
@@ -76,8 +95,8 @@ impl Path {
 
     /// Whether this path starts with `prefix`.
     #[must_use]
-    pub fn starts_with(&self, prefix: &Self) -> bool {
-        self.0.starts_with(&prefix.0)
+    pub fn starts_with(&self, prefix: &[Segment]) -> bool {
+        self.0.starts_with(prefix)
     }
 }
 
@@ -88,7 +107,7 @@ pub fn position(list: &[Value], segment: &Segment, value: &Value) -> Option<usiz
         Segment::First => (!list.is_empty()).then_some(0),
         Segment::Item(key, name) => list
             .iter()
-            .position(|item| item.get(key).and_then(Value::as_str) == Some(name.as_str())),
+            .position(|item| item.get(&**key).and_then(Value::as_str) == Some(name)),
         Segment::Element => list.iter().position(|item| contains(item, value)),
         Segment::Key(_) => None,
     }
@@ -98,7 +117,7 @@ pub fn position(list: &[Value], segment: &Segment, value: &Value) -> Option<usiz
 #[must_use]
 pub fn get<'a>(root: &'a Value, path: &[Segment], value: &Value) -> Option<&'a Value> {
     let found = path.iter().try_fold(root, |at, segment| match segment {
-        Segment::Key(key) => at.get(key),
+        Segment::Key(key) => at.get(&**key),
         list_step => {
             let list = at.as_array()?;
             list.get(position(list, list_step, value)?)
@@ -110,7 +129,7 @@ pub fn get<'a>(root: &'a Value, path: &[Segment], value: &Value) -> Option<&'a V
 /// The value there, to change.
 pub fn get_mut<'a>(root: &'a mut Value, path: &[Segment], value: &Value) -> Option<&'a mut Value> {
     path.iter().try_fold(root, |at, segment| match segment {
-        Segment::Key(key) => at.get_mut(key),
+        Segment::Key(key) => at.get_mut(&**key),
         list_step => {
             let list = at.as_array_mut()?;
             let index = position(list, list_step, value)?;
@@ -133,7 +152,15 @@ pub fn insert(root: &mut Value, path: &Path, value: Value) -> Vec<Path> {
             created.push(Path(path.0.iter().take(depth).cloned().collect()));
         }
         at = match (at, segment) {
-            (Value::Object(fields), Segment::Key(key)) => fields.entry(key.clone()).or_insert(Value::Null),
+            (Value::Object(fields), Segment::Key(key)) => {
+                if !fields.contains_key(&**key) {
+                    fields.insert(key.to_string(), Value::Null);
+                }
+                match fields.get_mut(&**key) {
+                    Some(field) => field,
+                    None => return created,
+                }
+            }
             (Value::Array(list), step) => {
                 let index = position(list, step, &value).unwrap_or_else(|| {
                     list.push(Value::Null);
@@ -169,28 +196,54 @@ pub fn contains(whole: &Value, part: &Value) -> bool {
 
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
+    }
+}
+
+impl Path {
+    /// The text form.
+    fn text(&self) -> String {
+        let mut text = String::with_capacity(64);
         for (index, segment) in self.0.iter().enumerate() {
             if index > 0 {
-                f.write_str("/")?;
+                text.push('/');
             }
             match segment {
-                Segment::Key(key) => f.write_str(&escape(key))?,
-                Segment::First => f.write_str("[0]")?,
-                Segment::Item(key, value) => write!(f, "[{key}={}]", escape(value))?,
-                Segment::Element => f.write_str("[]")?,
+                Segment::Key(key) => escape(&mut text, key),
+                Segment::First => text.push_str("[0]"),
+                Segment::Item(key, value) => {
+                    text.extend(["[", key, "="]);
+                    escape(&mut text, value);
+                    text.push(']');
+                }
+                Segment::Element => text.push_str("[]"),
             }
         }
-        Ok(())
+        text
     }
 }
 
 /// JSON pointer's escapes, and one for a bracket, which starts a list step here.
-fn escape(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1").replace('[', "~2")
+fn escape(text: &mut String, key: &str) {
+    for part in key.split_inclusive(['~', '/', '[']) {
+        text.push_str(part);
+        let escape = match text.pop() {
+            Some('~') => "~0",
+            Some('/') => "~1",
+            Some('[') => "~2",
+            Some(plain) => {
+                text.push(plain);
+                continue;
+            }
+            None => continue,
+        };
+        text.push_str(escape);
+    }
 }
 
-fn unescape(key: &str) -> String {
-    key.replace("~2", "[").replace("~1", "/").replace("~0", "~")
+fn unescape(key: &str) -> Name {
+    let plain = key.replace("~2", "[").replace("~1", "/").replace("~0", "~");
+    Name::Owned(plain)
 }
 
 impl FromStr for Path {
@@ -206,7 +259,7 @@ impl FromStr for Path {
                 Some("") => Ok(Segment::Element),
                 Some(item) => item
                     .split_once('=')
-                    .map(|(key, value)| Segment::Item(key.to_owned(), unescape(value)))
+                    .map(|(key, value)| Segment::Item(key.to_owned().into(), unescape(value)))
                     .ok_or_else(|| format!("{step:?} in path {text:?} names no key")),
                 None => Err(format!("{step:?} in path {text:?} has no closing bracket")),
             }
@@ -217,7 +270,7 @@ impl FromStr for Path {
 
 impl Serialize for Path {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        serializer.serialize_str(&self.text())
     }
 }
 

@@ -175,8 +175,13 @@ impl Record {
     /// The record on an object, if there is a legible one.
     #[must_use]
     pub fn of(object: &Value) -> Option<Self> {
+        serde_json::from_str(Self::text(object)?).ok()
+    }
+
+    /// The record as it stands on an object.
+    pub(super) fn text(object: &Value) -> Option<&str> {
         let annotations = object.get("metadata")?.get("annotations")?;
-        serde_json::from_str(annotations.get(annotation::EXPANSION)?.as_str()?).ok()
+        annotations.get(annotation::EXPANSION)?.as_str()
     }
 
     /// The record of a group.

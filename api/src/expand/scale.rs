@@ -33,7 +33,7 @@ fn without_scale(object: &Value) -> Value {
 /// With autoscaling on, a re-apply that names no `replicas` or `scaleStrategy` keeps those of the old object.
 ///
 /// The autoscaler owns them; the CRD's default of 0 would otherwise scale a group down.
-pub(super) fn keep_autoscaled(object: &mut Value, old: &Value, ownership: &Ownership) {
+pub(super) fn keep_autoscaled(object: &mut Value, old: &Value, ownership: &Ownership<'_>) {
     if object.pointer("/spec/enableInTreeAutoscaling") != Some(&Value::Bool(true)) {
         return;
     }
@@ -63,7 +63,7 @@ fn is_default(group: &Map<String, Value>, field: &str) -> bool {
 }
 
 /// Whether the configuration that was applied names that field of a group.
-pub(super) fn is_named(key: &GroupKey, field: &str, ownership: &Ownership) -> bool {
+pub(super) fn is_named(key: &GroupKey, field: &'static str, ownership: &Ownership<'_>) -> bool {
     let path: Path = key.path().key(field);
     let applied = ownership.last_applied();
     applied.is_some_and(|applied| super::path::get(applied, &path.0, &Value::Null).is_some())

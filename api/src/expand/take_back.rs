@@ -3,14 +3,14 @@
 use serde_json::{Map, Value};
 
 use super::group::{self, GroupKey};
-use super::overlay::container;
+use super::overlay::CONTAINER;
 use super::ownership::{Ownership, absolute};
 use super::path::{self, Path, Segment, contains};
 use super::record::{Filled, Piece, Record};
 use crate::meta::annotation;
 
 /// Removes every value of `record` that is still as recorded and that nobody has asked for since.
-pub(super) fn take_back(object: &mut Value, record: &Record, ownership: &Ownership) {
+pub(super) fn take_back(object: &mut Value, record: &Record, ownership: &Ownership<'_>) {
     for (key, recorded) in record.groups() {
         if let Some(group) = group::get_mut(object, &key) {
             Taker {
@@ -31,7 +31,7 @@ pub(super) fn take_back(object: &mut Value, record: &Record, ownership: &Ownersh
 
 struct Taker<'a> {
     key: Option<&'a GroupKey>,
-    ownership: &'a Ownership,
+    ownership: &'a Ownership<'a>,
 }
 
 /// What is left of a value without what was recorded.
@@ -48,11 +48,11 @@ impl Taker<'_> {
     fn take_all(&self, root: &mut Value, filled: &Filled) {
         // The Ray container goes last: it must be bare to be taken.
         let ours = || filled.pieces.iter().rev().filter(|piece| !piece.overridden);
-        for piece in ours().filter(|piece| piece.at != container()) {
+        for piece in ours().filter(|piece| piece.at.0 != CONTAINER) {
             self.take(root, piece);
         }
         self.drop_empty(root, &filled.created);
-        for piece in ours().filter(|piece| piece.at == container()) {
+        for piece in ours().filter(|piece| piece.at.0 == CONTAINER) {
             self.take(root, piece);
         }
         self.drop_empty(root, &filled.created);
@@ -79,14 +79,14 @@ impl Taker<'_> {
             (_, _, Rest::All) => {}
             (Value::Object(fields), Segment::Key(key), Rest::Nothing) => match &piece.was {
                 Some(default) => {
-                    fields.insert(key.clone(), default.clone());
+                    fields.insert(key.to_string(), default.clone());
                 }
                 None => {
-                    fields.remove(key);
+                    fields.remove(&**key);
                 }
             },
             (Value::Object(fields), Segment::Key(key), Rest::Some(rest)) => {
-                fields.insert(key.clone(), rest);
+                fields.insert(key.to_string(), rest);
             }
             (Value::Array(list), step, Rest::Nothing) => {
                 if let Some(index) = path::position(list, step, &piece.value) {
@@ -102,7 +102,7 @@ impl Taker<'_> {
         if !contains(current, &piece.value) {
             return Rest::All;
         }
-        if piece.at == container() {
+        if piece.at.0 == CONTAINER {
             // Holds other pieces, and what anyone else put in.
             return if *current == piece.value {
                 Rest::Nothing
@@ -138,7 +138,7 @@ impl Taker<'_> {
         };
         let mut rest = Map::new();
         for (key, value) in current {
-            let at = at.key(key);
+            let at = at.key(key.clone());
             let added = match recorded.get(key) {
                 Some(recorded) => self.additions(&at, value, recorded),
                 None => {
@@ -170,7 +170,7 @@ impl Taker<'_> {
             return;
         };
         if let Some(Value::Object(fields)) = path::get_mut(root, parent, &Value::Null) {
-            fields.remove(key);
+            fields.remove(&**key);
         }
     }
 }

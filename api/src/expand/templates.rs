@@ -2,6 +2,7 @@
 //!
 //! Expansion does no I/O: callers loop over [`super::references`], read what it names, and put it in here.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -347,8 +348,13 @@ pub fn check_extends(template: &Compute, templates: &Templates) -> Extends {
 }
 
 /// One spec from a chain: a child's value beats its parents', by the units that expansion fills.
-pub(super) fn flatten(chain: &[&Compute]) -> Value {
+pub(super) fn flatten<'a>(chain: &[&'a Compute]) -> Cow<'a, Value> {
+    let inherit = |parent: Cow<'a, Value>, child: &&Compute| {
+        Cow::Owned(overlay::inherit(parent.into_owned(), &child.spec))
+    };
     let mut chain = chain.iter().rev();
-    let root = chain.next().map(|root| root.spec.clone()).unwrap_or_default();
-    chain.fold(root, |parent, child| overlay::inherit(parent, &child.spec))
+    let root = chain
+        .next()
+        .map_or_else(Cow::default, |root| Cow::Borrowed(&root.spec));
+    chain.fold(root, inherit)
 }

@@ -36,6 +36,14 @@ fn a_missing_template_is_denied_with_near_names() {
 }
 
 #[test]
+fn a_field_is_named_by_its_place_in_the_list() {
+    let groups = json!([{"replicas": 1}, {"groupName": "w", "computeTemplate": "a10"}]);
+    let object = with(cluster(), "/spec/workerGroupSpecs", groups);
+    let denials = world().expand(&object, None).unwrap_err();
+    assert_eq!(denials[0].field, "spec.workerGroupSpecs[1].computeTemplate");
+}
+
+#[test]
 fn circles_and_depth_of_extends_are_named() {
     let mut world = world();
     world

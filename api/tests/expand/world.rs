@@ -1,8 +1,6 @@
 //! Templates and a cluster that names them.
 
-use ray_api::expand::{
-    Compute, Denial, Expanded, Image, Needed, Request, Templates, added, expand, references,
-};
+use ray_api::expand::{Compute, Decisions, Denial, Expanded, Image, Needed, Request, Templates};
 use serde_json::{Value, json};
 
 pub(crate) fn compute(namespace: Option<&str>, name: &str, spec: Value) -> (Needed, Compute) {
@@ -54,11 +52,12 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn read(&self, request: &Request<'_>) -> Templates {
+        let decisions = Decisions::of(*request);
         let mut templates = Templates::default();
         templates.suggest_from(self.compute.iter().map(|(needed, _)| needed.clone()));
         templates.suggest_from(self.image.iter().map(|(needed, _)| needed.clone()));
         loop {
-            let needed = references(request, &templates);
+            let needed = decisions.needed(&templates);
             if needed.is_empty() {
                 return templates;
             }
@@ -70,9 +69,9 @@ impl World {
 
     /// What the request newly refers to.
     pub(crate) fn added(&self, request: &Request<'_>) -> Vec<Needed> {
-        let mut templates = self.read(request);
+        let (decisions, mut templates) = (Decisions::of(*request), self.read(request));
         loop {
-            match added(request, &templates) {
+            match decisions.added(&templates) {
                 Ok(added) => return added,
                 Err(unread) => unread
                     .into_iter()
@@ -102,7 +101,7 @@ impl World {
     }
 
     pub(crate) fn write(&self, request: Request<'_>) -> Result<Expanded, Vec<Denial>> {
-        expand(&request, &self.read(&request))
+        Decisions::of(request).expand(&self.read(&request))
     }
 }
 

@@ -3,7 +3,7 @@
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
-use ray_api::expand::{Compute, Image, Needed, Request, Templates, check_compute, expand, references};
+use ray_api::expand::{Compute, Decisions, Image, Needed, Request, Templates, check_compute};
 use ray_api::meta::annotation::{COMPUTE_TEMPLATE, IMAGE_TEMPLATE};
 use ray_api::template::{ClusterComputeTemplate, ComputeTemplate, ImageTemplate};
 use serde::de::DeserializeOwned;
@@ -316,9 +316,10 @@ fn template<T: DeserializeOwned>(kind: &str, name: &str, spec: &Value) -> T {
 
 impl World {
     fn read(&self, request: &Request<'_>) -> Templates {
+        let decisions = Decisions::of(*request);
         let mut templates = Templates::default();
         loop {
-            let needed = references(request, &templates);
+            let needed = decisions.needed(&templates);
             if needed.is_empty() {
                 return templates;
             }
@@ -367,7 +368,8 @@ impl World {
             dry_run: false,
             field_manager: None,
         };
-        expand(&request, &self.read(&request))
+        Decisions::of(request)
+            .expand(&self.read(&request))
             .ok()
             .map(|expanded| expanded.object)
     }

@@ -209,7 +209,7 @@ async fn newest(connected: &crate::connection::Connection, object: &Value) -> Ne
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ray_api::expand::{Compute, Needed, Request, Templates, expand};
+    use ray_api::expand::{Compute, Decisions, Needed, Request, Templates};
     use ray_api::template::v1alpha1::ComputeTemplate;
 
     fn expanded() -> Value {
@@ -233,7 +233,7 @@ mod tests {
             name: "small".into(),
         };
         templates.insert_compute(needed, Some(Compute::from(&template)));
-        expand(&request, &templates).unwrap().object
+        Decisions::of(request).expand(&templates).unwrap().object
     }
 
     #[test]

@@ -6,13 +6,12 @@ mod validate;
 
 use std::fmt;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::core::DynamicObject;
-use kube::core::admission::{AdmissionRequest, AdmissionResponse};
+use kube::core::admission::{AdmissionRequest, AdmissionResponse, AdmissionReview};
 use ray_api::expand::{Denial, Needed};
 use ray_api::image::{Invalid, Policy};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub use mutate::mutate;
 pub use template::{validate_compute, validate_image};
@@ -69,9 +68,6 @@ pub enum Refusal {
         /// The template.
         template: Needed,
     },
-    /// The request carries no object that could be judged.
-    #[error("the request cannot be judged: {0}")]
-    Malformed(String),
     /// The API server could not be asked. Trying again helps.
     #[error("{0}")]
     Read(#[from] ReadError),
@@ -86,7 +82,6 @@ impl Refusal {
         match self {
             Self::Invalid(_) => (422, "Invalid"),
             Self::Forbidden { .. } => (403, "Forbidden"),
-            Self::Malformed(_) => (400, "BadRequest"),
             Self::Read(_) | Self::Access(_) => (503, "ServiceUnavailable"),
         }
     }
@@ -96,7 +91,6 @@ impl Refusal {
     pub fn result(&self) -> &'static str {
         match self {
             Self::Invalid(_) | Self::Forbidden { .. } => "denied",
-            Self::Malformed(_) => "malformed",
             Self::Read(_) | Self::Access(_) => "error",
         }
     }
@@ -116,7 +110,7 @@ impl fmt::Display for Lines<'_> {
 
 /// A request, its objects as raw JSON: fields that we do not know must pass through.
 pub struct Asked {
-    /// Who asks for what.
+    /// Who asks for what; the objects are taken out.
     pub request: AdmissionRequest<DynamicObject>,
     /// The object to be.
     pub object: Value,
@@ -125,24 +119,24 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Takes the objects out of a request.
+    /// Reads a review, as an API server posts it.
     ///
     /// # Errors
-    /// When it carries no object: the configurations ask for creates and updates only.
-    pub fn new(request: AdmissionRequest<DynamicObject>) -> Result<Self, Refusal> {
-        let raw = |object: &DynamicObject| {
-            serde_json::to_value(object).map_err(|e| Refusal::Malformed(e.to_string()))
-        };
-        let object = request
-            .object
-            .as_ref()
-            .ok_or_else(|| Refusal::Malformed("it has no object".to_owned()))?;
-        // A patch is for the object as it was sent: there it would find no metadata to change.
-        if object.metadata == ObjectMeta::default() {
-            return Err(Refusal::Malformed("its object has no metadata".to_owned()));
+    /// When it is none, or carries no object: the configurations ask for creates and updates only.
+    pub fn read(body: &[u8]) -> Result<Self, String> {
+        let no_review = |error: serde_json::Error| format!("not an AdmissionReview: {error}");
+        let mut review: Value = serde_json::from_slice(body).map_err(no_review)?;
+        let mut take = |pointer: &str| review.pointer_mut(pointer).map(Value::take);
+        let object = take("/request/object").unwrap_or_default();
+        let old_object = take("/request/oldObject").filter(|old| !old.is_null());
+        let review: AdmissionReview<DynamicObject> = serde_json::from_value(review).map_err(no_review)?;
+        let request = review
+            .try_into()
+            .map_err(|error| format!("not an AdmissionReview with a request: {error}"))?;
+        let metadata = object.get("metadata").and_then(Value::as_object);
+        if metadata.is_none_or(Map::is_empty) {
+            return Err("the request cannot be judged: it has no object, or one without metadata".to_owned());
         }
-        let object = raw(object)?;
-        let old_object = request.old_object.as_ref().map(raw).transpose()?;
         Ok(Self {
             request,
             object,

@@ -1,6 +1,6 @@
 //! Expands a RayCluster's references.
 
-use ray_api::expand::{Templates, added, expand, wants_live};
+use ray_api::expand::{Decisions, Templates};
 
 use super::{Allowed, Asked, Context, Refusal};
 use crate::access;
@@ -10,13 +10,13 @@ use crate::access;
 /// # Errors
 /// When a template is missing, may not be used or cannot be read, or a field is wrong.
 pub async fn mutate(context: &Context, asked: &Asked) -> Result<Allowed, Refusal> {
-    let request = asked.as_expansion();
-    let live = wants_live(&request);
-    let templates = context.templates.read_for(&request, live).await?;
+    let decisions = Decisions::of(asked.as_expansion());
+    let live = decisions.wants_live();
+    let templates = context.templates.read_for(&decisions, live).await?;
     // First, so that a name that is mistyped is said to be that.
-    let expanded = expand(&request, &templates).map_err(Refusal::Invalid)?;
+    let expanded = decisions.expand(&templates).map_err(Refusal::Invalid)?;
     if context.require_use {
-        require_use(context, asked, templates, live).await?;
+        require_use(context, asked, &decisions, templates).await?;
     }
     Ok(Allowed {
         object: Some(expanded.object),
@@ -28,12 +28,12 @@ pub async fn mutate(context: &Context, asked: &Asked) -> Result<Allowed, Refusal
 async fn require_use(
     context: &Context,
     asked: &Asked,
+    decisions: &Decisions<'_>,
     mut templates: Templates,
-    live: bool,
 ) -> Result<(), Refusal> {
-    let request = asked.as_expansion();
+    let live = decisions.wants_live();
     let added = loop {
-        match added(&request, &templates) {
+        match decisions.added(&templates) {
             Ok(added) => break added,
             Err(unread) => {
                 for needed in unread {

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
 use k8s_openapi::ByteString;
-use ray_api::expand::{Compute, Templates, check_compute, expand, references, strip};
+use ray_api::expand::{Compute, Decisions, Templates, check_compute, strip};
 use ray_api::image::{inputs_hash, render, warnings};
 use ray_api::ray::RayCluster;
 use ray_api::template::v1alpha1::ImageTemplateSpec;
@@ -111,18 +111,19 @@ fn expands(spec: ComputeTemplateSpec) {
     let cluster = json!({"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "c", "namespace": NAMESPACE},
         "spec": {"computeTemplate": "t", "headGroupSpec": {"template": pod},
             "workerGroupSpecs": [{"groupName": "w", "replicas": 1, "minReplicas": 0, "maxReplicas": 2, "template": pod}]}});
-    let request = ray_api::expand::Request {
+    let decisions = Decisions::of(ray_api::expand::Request {
         namespace: NAMESPACE,
         object: &cluster,
         old_object: None,
         dry_run: false,
         field_manager: None,
-    };
+    });
     let mut templates = Templates::default();
-    for needed in references(&request, &templates) {
+    for needed in decisions.needed(&templates) {
         templates.insert_compute(needed, Some(template.clone()));
     }
-    let expanded = expand(&request, &templates)
+    let expanded = decisions
+        .expand(&templates)
         .expect("a valid template fits a plain cluster")
         .object;
     assert_eq!(strip(&expanded), cluster, "what was filled can be taken back");

@@ -3,7 +3,8 @@
 
 use std::future::Future;
 
-use http::Request;
+use http::header::ACCEPT;
+use http::{HeaderValue, Request};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Resource};
@@ -16,6 +17,9 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::error::{RequestError, WRITE_TIMEOUT};
+
+/// An answer's form: its metadata, or all of it from a server that cannot part them.
+const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json";
 
 /// Awaits an answer, but not for ever.
 pub(super) async fn within<T>(
@@ -42,7 +46,19 @@ fn pods(namespace: &str) -> kube::core::Request {
 /// POSTs a pod; its environment may name a variable twice, which an apply would refuse.
 pub(super) async fn create_pod(client: &Client, namespace: &str, pod: &Pod) -> Result<(), RequestError> {
     let request = pods(namespace).create(&post(), serde_json::to_vec(pod)?);
-    send::<IgnoredAny>(client, request).await.map(drop)
+    send::<IgnoredAny>(client, briefly(request)).await.map(drop)
+}
+
+/// Asks for the metadata only: nobody reads the answer, and the API server would write out the whole object.
+fn briefly<T>(
+    request: Result<Request<T>, kube::core::request::Error>,
+) -> Result<Request<T>, kube::core::request::Error> {
+    request.map(|mut request| {
+        request
+            .headers_mut()
+            .insert(ACCEPT, HeaderValue::from_static(METADATA_ONLY));
+        request
+    })
 }
 
 /// Deletes that very pod, not a later one of its name.
@@ -61,7 +77,7 @@ pub(super) async fn delete_pod(
         }),
         ..DeleteParams::default()
     };
-    send::<IgnoredAny>(client, pods(namespace).delete(name, &params))
+    send::<IgnoredAny>(client, briefly(pods(namespace).delete(name, &params)))
         .await
         .map(drop)
 }
@@ -75,7 +91,7 @@ pub(super) async fn annotate_pod(
 ) -> Result<(), RequestError> {
     let patch = serde_json::json!({"metadata": {"annotations": annotations}});
     let request = pods(namespace).patch(name, &merge(), &Patch::Merge(patch));
-    send::<IgnoredAny>(client, request).await.map(drop)
+    send::<IgnoredAny>(client, briefly(request)).await.map(drop)
 }
 
 /// What a written status answers with, as far as it is used.

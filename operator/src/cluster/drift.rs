@@ -105,6 +105,28 @@ fn take_back(metadata: &ObjectMeta, patch: &mut Value) -> bool {
     stale
 }
 
+/// Drops from an object's bookkeeping what [`correction`] does not read, which is most of what a cached Service takes.
+pub(super) fn forget_unused(metadata: &mut ObjectMeta) {
+    let Some(entries) = metadata.managed_fields.as_mut() else {
+        return;
+    };
+    entries.retain(|entry| entry.manager.as_deref() == Some(manager::CLUSTER));
+    for fields in entries.iter_mut().filter_map(|entry| entry.fields_v1.as_mut()) {
+        let mut kept = Value::Object(Map::new());
+        for [parent, map] in MAPS {
+            let keys = fields
+                .0
+                .pointer_mut(&format!("/f:{parent}/f:{map}"))
+                .map(Value::take);
+            let parent = child(&mut kept, &format!("f:{parent}")).and_then(Value::as_object_mut);
+            if let (Some(keys), Some(parent)) = (keys, parent) {
+                parent.insert(format!("f:{map}"), keys);
+            }
+        }
+        fields.0 = kept;
+    }
+}
+
 /// The object's field, made an empty object where it is missing.
 fn child<'a>(value: &'a mut Value, key: &str) -> Option<&'a mut Value> {
     let object = value.as_object_mut()?;
@@ -168,12 +190,14 @@ mod tests {
         .unwrap();
         let live = json!({"metadata": {"annotations": {"keep": "1", "team": "a", "checksum": "z"}}, "spec": {"selector": {"app": "x"}}});
         let desired = json!({"metadata": {"annotations": {"keep": "1"}, "ownerReferences": [{}]}});
-        assert_eq!(
-            correction(&live, &metadata, desired.clone()),
-            Some(
-                json!({"metadata": {"annotations": {"keep": "1", "team": null}}, "spec": {"selector": {"app": null}}})
-            )
-        );
+        let patch = json!({"metadata": {"annotations": {"keep": "1", "team": null}}, "spec": {"selector": {"app": null}}});
+        assert_eq!(correction(&live, &metadata, desired.clone()), Some(patch.clone()));
+        let mut cached = metadata.clone();
+        forget_unused(&mut cached);
+        assert_eq!(correction(&live, &cached, desired.clone()), Some(patch));
+        let kept = json!([{"manager": manager::CLUSTER, "fieldsV1": {
+            "f:metadata": {"f:annotations": {".": {}, "f:team": {}, "f:keep": {}}}, "f:spec": {"f:selector": {"f:app": {}}}}}]);
+        assert_eq!(json!(cached.managed_fields), kept);
         assert_eq!(correction(&live, &ObjectMeta::default(), desired), None);
     }
 }

@@ -11,11 +11,12 @@ use k8s_openapi::NamespaceResourceScope;
 use kube::runtime::reflector::{ObjectRef, Store, store};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource, ResourceExt};
-use ray_api::meta::{NODE_TYPE_HEAD, NODE_TYPE_REDIS_CLEANUP, NODE_TYPE_WORKER, label, manager};
+use ray_api::meta::{NODE_TYPE_HEAD, NODE_TYPE_REDIS_CLEANUP, NODE_TYPE_WORKER, label};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::drift;
 use super::pods::{ClusterKey, Feed, PodIndex, WatchedPod};
 use crate::guard::Guarded;
 use crate::shared::Shared;
@@ -117,9 +118,7 @@ where
         let trigger = trigger.clone();
         tasks.spawn(async move {
             let stream = watcher(api, config).default_backoff().modify(|object: &mut K| {
-                if let Some(fields) = object.meta_mut().managed_fields.as_mut() {
-                    fields.retain(|entry| entry.manager.as_deref() == Some(manager::CLUSTER));
-                }
+                drift::forget_unused(object.meta_mut());
             });
             let stream = stream.reflect(writer).touched_objects();
             let mut objects = std::pin::pin!(stream);

@@ -19,7 +19,7 @@ const FORGIVE: SignedDuration = SignedDuration::from_secs(600);
 /// A change of the status waits this long for others.
 const SETTLE: Duration = Duration::from_secs(1);
 /// Between two writes that nobody waits for.
-const STATUS_PERIOD: Duration = Duration::from_secs(3);
+const STATUS_PERIOD: Duration = Duration::from_secs(5);
 /// A Secret that was deleted by hand and that no pod waits for is missed after this long.
 const SECRET_PERIOD: Duration = Duration::from_secs(240);
 
@@ -266,7 +266,7 @@ mod tests {
         memory.status_written(RayClusterStatus::default(), Some("7"), after(1000));
         assert_eq!(
             memory.status_wait(false, after(1100)),
-            Duration::from_millis(2900)
+            STATUS_PERIOD - Duration::from_millis(100)
         );
     }
 

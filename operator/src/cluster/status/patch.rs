@@ -46,26 +46,23 @@ pub fn differs(old: &RayClusterStatus, new: &RayClusterStatus) -> bool {
     said(&ours(old, new)) != said(new)
 }
 
-/// Whether somebody waits for just this change: the state or one of the conditions that other controllers follow.
+/// Whether somebody waits for just this change: the state, a head that is lost, or a condition that other
+/// controllers follow. A head that gets ready waits for its workers' news.
 #[must_use]
 pub fn is_urgent(old: &RayClusterStatus, new: &RayClusterStatus) -> bool {
     let word = |status: &RayClusterStatus| status.state.map_or("", ray_api::ray::v1::ClusterState::as_str);
-    let flipped = |type_| {
-        let status = |status: &RayClusterStatus| {
-            let conditions = status.conditions.as_deref().unwrap_or_default();
-            find(conditions, type_).map_or("False".to_owned(), |condition| condition.status.clone())
-        };
-        status(old) != status(new)
+    let said = |status: &RayClusterStatus, type_: &str| {
+        let conditions = status.conditions.as_deref().unwrap_or_default();
+        find(conditions, type_).map_or("False".to_owned(), |condition| condition.status.clone())
     };
-    word(old) != word(new)
-        || [
-            condition::HEAD_POD_READY,
-            condition::SUSPENDING,
-            condition::SUSPENDED,
-            condition::REPLICA_FAILURE,
-        ]
-        .into_iter()
-        .any(flipped)
+    let flipped = |type_: &&str| said(old, type_) != said(new, type_);
+    let followed = [
+        condition::SUSPENDING,
+        condition::SUSPENDED,
+        condition::REPLICA_FAILURE,
+    ];
+    let lost = flipped(&condition::HEAD_POD_READY) && said(new, condition::HEAD_POD_READY) != "True";
+    word(old) != word(new) || lost || followed.iter().any(flipped)
 }
 
 /// The server-side apply of the status. A field that is no more is written as zero, since leaving it out keeps

@@ -1,16 +1,17 @@
 //! RayClusters at scale on simulated nodes: an operator starts, all clusters get ready, then nothing happens.
 //!
-//! A peer's operator is measured in the same way on the same control plane, before ours; without one its recorded figures are printed.
+//! A peer's operator is measured in the same way before ours, each on a control plane of its own: what one leaves
+//! behind would slow down the next. Without a peer its recorded figures are printed.
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::fmt::Write;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail};
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
-use kube::core::PartialObjectMeta;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::api::{Api, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use ray_api::ray::v1::{ClusterState, RayCluster};
@@ -52,10 +53,25 @@ impl Load {
 }
 
 /// An operator and how it is started.
-struct Contestant {
-    name: &'static str,
-    binary: PathBuf,
-    args: &'static [&'static str],
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contestant {
+    Ours,
+    Peer,
+    /// With the settings that let it go as fast as it can.
+    FastPeer,
+}
+
+impl std::str::FromStr for Contestant {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        match text {
+            "ours" => Ok(Self::Ours),
+            "peer" => Ok(Self::Peer),
+            "fast-peer" => Ok(Self::FastPeer),
+            _ => bail!("CONTESTANT is ours, peer or fast-peer"),
+        }
+    }
 }
 
 const COMMON: [&str; 3] = [
@@ -64,24 +80,22 @@ const COMMON: [&str; 3] = [
     "--health-probe-bind-address=127.0.0.1:18082",
 ];
 
-fn contestants(ours: &Path, peer: Option<&Path>) -> Vec<Contestant> {
-    let mut all = Vec::new();
-    if let Some(peer) = peer {
-        let fast = &["--reconcile-concurrency=10", "--qps=1000", "--burst=2000"];
-        for (name, args) in [("peer", &[] as &[&str]), ("peer, 10 workers, 1000 qps", fast)] {
-            all.push(Contestant {
-                name,
-                binary: peer.to_owned(),
-                args,
-            });
+impl Contestant {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::Peer => "peer",
+            Self::FastPeer => "peer, 10 workers, 1000 qps",
         }
     }
-    all.push(Contestant {
-        name: "ours",
-        binary: ours.to_owned(),
-        args: &["--log-level=warn"],
-    });
-    all
+
+    fn args(self) -> &'static [&'static str] {
+        match self {
+            Self::Ours => &["--log-level=warn"],
+            Self::Peer => &[],
+            Self::FastPeer => &["--reconcile-concurrency=10", "--qps=1000", "--burst=2000"],
+        }
+    }
 }
 
 /// What one operator needed.
@@ -111,57 +125,53 @@ impl std::fmt::Display for Figures {
     }
 }
 
-/// Measures the peer, where there is one, and ours.
+/// Measures one operator. `times` keeps what its peers took, a name and seconds in each line; ours is compared with them.
 ///
 /// # Errors
 /// No API server, an operator that does not start, or clusters that never get ready.
-pub(crate) async fn bench(ours: &Path, peer: Option<&Path>, audit: &Path, load: Load) -> anyhow::Result<()> {
+pub(crate) async fn bench(
+    contestant: Contestant,
+    operator: &Path,
+    audit: &Path,
+    load: Load,
+    times: &Path,
+) -> anyhow::Result<()> {
     let client = Client::try_default().await?;
-    println!(
-        "{} clusters × (1 + {}) pods, start of the operator → all ready",
-        load.clusters, load.workers
-    );
-    if let (Some(recorded), None) = (load.recorded(), peer) {
-        println!("{recorded}");
-    }
-    let mut best: Option<f64> = None;
-    for contestant in contestants(ours, peer) {
-        create(&client, load).await?;
-        let figures = measure(&client, &contestant, audit, load).await?;
-        println!("{:<28} {figures}", contestant.name);
-        if contestant.name != "ours" {
-            best = Some(best.map_or(figures.ready, |best| best.min(figures.ready)));
-        } else if let Some(best) = best {
-            println!(
-                "{:<28} {:.2} × the peer's best time",
-                "ours",
-                figures.ready / best
-            );
+    let name = contestant.name();
+    create(&client, load).await?;
+    let figures = measure(&client, contestant, operator, audit, load).await?;
+    println!("{name:<28} {figures}");
+    let mut known = std::fs::read_to_string(times).unwrap_or_default();
+    if contestant == Contestant::Ours {
+        if let (Some(recorded), true) = (load.recorded(), known.is_empty()) {
+            println!("{recorded}");
         }
-        // The control plane goes with the last one's.
-        if contestant.name != "ours" {
-            remove(&client).await?;
+        for line in known.lines() {
+            if let Some((seconds, peer)) = line.split_once(' ') {
+                let ratio = figures.ready / seconds.parse::<f64>()?;
+                println!("{:<28} {ratio:.2} × the time of: {peer}", "ours");
+            }
         }
+    } else {
+        writeln!(known, "{} {name}", figures.ready)?;
+        std::fs::write(times, known)?;
     }
     Ok(())
 }
 
 async fn measure(
     client: &Client,
-    contestant: &Contestant,
+    contestant: Contestant,
+    operator: &Path,
     audit: &Path,
     load: Load,
 ) -> anyhow::Result<Figures> {
-    let agent = contestant
-        .binary
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy();
+    let agent = operator.file_name().unwrap_or_default().to_string_lossy();
     let audit = Audit::new(audit, &agent);
     let before = audit.mark()?;
-    let args: Vec<&str> = COMMON.iter().chain(contestant.args).copied().collect();
+    let args: Vec<&str> = COMMON.iter().chain(contestant.args()).copied().collect();
     let started = Instant::now();
-    let process = Measured::start(&contestant.binary, &args)?;
+    let process = Measured::start(operator, &args)?;
     timeout(PATIENCE, all_ready(client, load.clusters))
         .await
         .context("not all clusters got ready")??;
@@ -249,28 +259,10 @@ fn cluster(index: usize, workers: usize) -> serde_json::Value {
             "rayVersion": "2.60.0",
             "headGroupSpec": {"rayStartParams": {}, "template": template("ray-head")},
             "workerGroupSpecs": [{
-                "groupName": "workers", "replicas": workers, "minReplicas": workers, "maxReplicas": workers,
+                // KubeRay makes no worker at all without it on a CRD that has no default.
+                "groupName": "workers", "numOfHosts": 1, "replicas": workers, "minReplicas": workers, "maxReplicas": workers,
                 "rayStartParams": {}, "template": template("ray-worker"),
             }],
         },
     })
-}
-
-/// Deletes the clusters and waits until the last pod is gone, so that the next contestant finds the same place.
-async fn remove(client: &Client) -> anyhow::Result<()> {
-    Api::<Namespace>::all(client.clone())
-        .delete(NAMESPACE, &DeleteParams::default())
-        .await?;
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
-    let start = Instant::now();
-    while namespaces.get_opt(NAMESPACE).await?.is_some() {
-        if start.elapsed() > PATIENCE {
-            let left: kube::core::ObjectList<PartialObjectMeta<Pod>> =
-                pods.list_metadata(&ListParams::default()).await?;
-            ensure!(false, "{} pods are left", left.items.len());
-        }
-        sleep(Duration::from_secs(1)).await;
-    }
-    Ok(())
 }

@@ -18,13 +18,20 @@ async fn main() -> anyhow::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args.as_slice() {
-        ["cluster", audit, clusters, workers, operator, peer @ ..] => {
+        ["cluster", audit, times, clusters, workers, contestant, operator] => {
             let load = cluster::Load {
                 clusters: clusters.parse().context("CLUSTERS is a number")?,
                 workers: workers.parse().context("WORKERS is a number")?,
             };
-            let peer = peer.first().map(Path::new);
-            cluster::bench(Path::new(operator), peer, Path::new(audit), load).await
+            let contestant = contestant.parse()?;
+            cluster::bench(
+                contestant,
+                Path::new(operator),
+                Path::new(audit),
+                load,
+                Path::new(times),
+            )
+            .await
         }
         ["ready", rounds] => ready::bench(rounds.parse().context("ROUNDS is a number")?).await,
         ["serve", operator, pods, nodes] => {
@@ -39,7 +46,7 @@ async fn main() -> anyhow::Result<()> {
         ["admission", webhook] => admission::bench(Path::new(webhook)).await,
         ["plugin", plugin, kubectl] => plugin::bench(Path::new(plugin), Path::new(kubectl)).await,
         _ => bail!(
-            "usage: ray-bench cluster AUDIT_LOG CLUSTERS WORKERS OPERATOR [PEER] | ready ROUNDS | serve OPERATOR PODS NODES | admission WEBHOOK | plugin PLUGIN KUBECTL"
+            "usage: ray-bench cluster AUDIT_LOG TIMES CLUSTERS WORKERS CONTESTANT OPERATOR | ready ROUNDS | serve OPERATOR PODS NODES | admission WEBHOOK | plugin PLUGIN KUBECTL"
         ),
     }
 }

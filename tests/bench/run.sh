@@ -26,19 +26,31 @@ inside() { "$cluster" exec "$state" bash -c 'ulimit -n "$(ulimit -Hn)"; exec "$@
 down() { "$cluster" down "$state" > /dev/null; }
 
 # One function a row.
-# BENCH_PEER names a KubeRay operator to measure beside ours, BENCH_PEER_CRDS the folder with its CRDs: it needs all its kinds.
+# BENCH_PEER names a KubeRay operator to measure before ours, BENCH_PEER_CRDS the folder with its CRDs: it needs all its kinds.
 cluster() {
-  local load
+  local load times=$state.times
   for load in "100 4" "400 4" "1600 4" "1 1000"; do
-    simulated 20
+    rm -f "$times"
+    printf '%s: clusters and workers of each; start of the operator → all ready\n' "$load"
     if [ -n "${BENCH_PEER:-}" ]; then
-      find "${BENCH_PEER_CRDS:?the folder with the CRDs of BENCH_PEER}" -name '*.yaml' ! -name '*rayclusters*' \
-        -exec "$state/cluster/bin/kubectl" --kubeconfig "$state/kubeconfig" create -f {} \; > /dev/null
+      contestant "$load" "$times" peer "$BENCH_PEER"
+      contestant "$load" "$times" fast-peer "$BENCH_PEER"
     fi
-    # shellcheck disable=SC2086
-    inside "$bench" cluster "$state/audit.log" $load "$binaries/ray-operator" ${BENCH_PEER:-}
-    down
+    contestant "$load" "$times" ours "$binaries/ray-operator"
+    rm -f "$times"
   done
+}
+# usage: contestant LOAD TIMES NAME BINARY
+contestant() {
+  simulated 20
+  if [ "$3" != ours ]; then
+    find "${BENCH_PEER_CRDS:?the folder with the CRDs of BENCH_PEER}" -name '*.yaml' ! -name '*rayclusters*' \
+      -exec "$state/cluster/bin/kubectl" --kubeconfig "$state/kubeconfig" create -f {} \; > /dev/null
+  fi
+  # What it logs is told where it fails only.
+  # shellcheck disable=SC2086
+  inside "$bench" cluster "$state/audit.log" "$2" $1 "$3" "$4" 2> "$state/$3.log" || { tail -n 20 "$state/$3.log" >&2; return 1; }
+  down
 }
 ready() {
   "$cluster" up "$state" node > /dev/null

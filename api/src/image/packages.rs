@@ -7,6 +7,9 @@ use super::requirement::Requirement;
 /// Longest package that anyone needs; keeps hostile input from costing time.
 const MAX_LENGTH: usize = 256;
 
+/// What conda compares versions with, and the mark of an epoch, as in `1!2.0`.
+const CONDA_SIGNS: [&str; 9] = ["=", "==", "<", "<=", ">", ">=", "!=", "~=", "!"];
+
 /// A Python package (PEP 508: name, extras, version, marker), rendered canonically.
 ///
 /// # Errors
@@ -50,7 +53,9 @@ pub fn conda_package(text: &str) -> Result<String, String> {
     let (name, version) = spec.split_at(end);
     let in_version = |b: u8| b.is_ascii_alphanumeric() || b"=<>!~,|.*+_-".contains(&b);
     let ends_open = version.ends_with(['=', '<', '>', '!', '~', ',', '|']);
-    if !word(name) || !version.bytes().all(in_version) || ends_open {
+    let mut signs = version.split(|c: char| !"=<>!~".contains(c));
+    let compares = signs.all(|sign| sign.is_empty() || CONDA_SIGNS.contains(&sign));
+    if !word(name) || !version.bytes().all(in_version) || ends_open || !compares {
         return Err(wrong());
     }
     Ok(compact)
@@ -190,6 +195,7 @@ mod tests {
             ("numpy=1.26", "numpy=1.26"),
             ("numpy >=2, <3", "numpy>=2,<3"),
             ("conda-forge::libblas=3.9=*mkl", "conda-forge::libblas=3.9=*mkl"),
+            ("pytz==1!2.0|~=2.1,!=2.2", "pytz==1!2.0|~=2.1,!=2.2"),
         ] {
             assert_eq!(conda_package(text).as_deref(), Ok(rendered));
         }
@@ -204,6 +210,8 @@ mod tests {
             "http://x::a",
             "a=$(id)",
             "a>=",
+            "a<<EOF",
+            "a=>1",
         ] {
             assert!(conda_package(text).is_err(), "{text:?} passed");
         }

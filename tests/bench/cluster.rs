@@ -4,11 +4,10 @@
 //! behind would slow down the next. Without a peer its recorded figures are printed.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fmt::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::api::{Api, PostParams};
@@ -19,6 +18,7 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use crate::audit::Audit;
+use crate::contestant::Contestant;
 use crate::process::Measured;
 
 const NAMESPACE: &str = "cluster-bench";
@@ -52,49 +52,17 @@ impl Load {
     }
 }
 
-/// An operator and how it is started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Contestant {
-    Ours,
-    Peer,
-    /// With the settings that let it go as fast as it can.
-    FastPeer,
-}
-
-impl std::str::FromStr for Contestant {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> anyhow::Result<Self> {
-        match text {
-            "ours" => Ok(Self::Ours),
-            "peer" => Ok(Self::Peer),
-            "fast-peer" => Ok(Self::FastPeer),
-            _ => bail!("CONTESTANT is ours, peer or fast-peer"),
-        }
-    }
-}
-
 const COMMON: [&str; 3] = [
     "--enable-leader-election=false",
     "--metrics-addr=127.0.0.1:18080",
     "--health-probe-bind-address=127.0.0.1:18082",
 ];
 
-impl Contestant {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Ours => "ours",
-            Self::Peer => "peer",
-            Self::FastPeer => "peer, 10 workers, 1000 qps",
-        }
-    }
-
-    fn args(self) -> &'static [&'static str] {
-        match self {
-            Self::Ours => &["--log-level=warn"],
-            Self::Peer => &[],
-            Self::FastPeer => &["--reconcile-concurrency=10", "--qps=1000", "--burst=2000"],
-        }
+fn flags(contestant: Contestant) -> &'static [&'static str] {
+    match contestant {
+        Contestant::Ours => &["--log-level=warn"],
+        Contestant::Peer => &[],
+        Contestant::FastPeer => &["--reconcile-concurrency=10", "--qps=1000", "--burst=2000"],
     }
 }
 
@@ -125,7 +93,7 @@ impl std::fmt::Display for Figures {
     }
 }
 
-/// Measures one operator. `times` keeps what its peers took, a name and seconds in each line; ours is compared with them.
+/// Measures one operator; ours beside what its peers took, which `times` keeps.
 ///
 /// # Errors
 /// No API server, an operator that does not start, or clusters that never get ready.
@@ -141,20 +109,9 @@ pub(crate) async fn bench(
     create(&client, load).await?;
     let figures = measure(&client, contestant, operator, audit, load).await?;
     println!("{name:<28} {figures}");
-    let mut known = std::fs::read_to_string(times).unwrap_or_default();
-    if contestant == Contestant::Ours {
-        if let (Some(recorded), true) = (load.recorded(), known.is_empty()) {
-            println!("{recorded}");
-        }
-        for line in known.lines() {
-            if let Some((seconds, peer)) = line.split_once(' ') {
-                let ratio = figures.ready / seconds.parse::<f64>()?;
-                println!("{:<28} {ratio:.2} × the time of: {peer}", "ours");
-            }
-        }
-    } else {
-        writeln!(known, "{} {name}", figures.ready)?;
-        std::fs::write(times, known)?;
+    let compared = contestant.compare(figures.ready, times)?;
+    if let (Contestant::Ours, false, Some(recorded)) = (contestant, compared, load.recorded()) {
+        println!("{recorded}");
     }
     Ok(())
 }
@@ -169,7 +126,7 @@ async fn measure(
     let agent = operator.file_name().unwrap_or_default().to_string_lossy();
     let audit = Audit::new(audit, &agent);
     let before = audit.mark()?;
-    let args: Vec<&str> = COMMON.iter().chain(contestant.args()).copied().collect();
+    let args: Vec<&str> = COMMON.iter().chain(flags(contestant)).copied().collect();
     let started = Instant::now();
     let process = Measured::start(operator, &args)?;
     timeout(PATIENCE, all_ready(client, load.clusters))

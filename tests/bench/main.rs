@@ -3,6 +3,7 @@
 mod admission;
 mod audit;
 mod cluster;
+mod contestant;
 mod plugin;
 mod process;
 mod ready;
@@ -33,7 +34,10 @@ async fn main() -> anyhow::Result<()> {
             )
             .await
         }
-        ["ready", rounds] => ready::bench(rounds.parse().context("ROUNDS is a number")?).await,
+        ["ready", times, rounds, contestant] => {
+            let rounds = rounds.parse().context("ROUNDS is a number")?;
+            ready::bench(contestant.parse()?, rounds, Path::new(times)).await
+        }
         ["serve", operator, pods, nodes] => {
             let pods = pods.parse().context("PODS is a number")?;
             serve::bench(
@@ -46,7 +50,7 @@ async fn main() -> anyhow::Result<()> {
         ["admission", webhook] => admission::bench(Path::new(webhook)).await,
         ["plugin", plugin, kubectl] => plugin::bench(Path::new(plugin), Path::new(kubectl)).await,
         _ => bail!(
-            "usage: ray-bench cluster AUDIT_LOG TIMES CLUSTERS WORKERS CONTESTANT OPERATOR | ready ROUNDS | serve OPERATOR PODS NODES | admission WEBHOOK | plugin PLUGIN KUBECTL"
+            "usage: ray-bench cluster AUDIT_LOG TIMES CLUSTERS WORKERS CONTESTANT OPERATOR | ready TIMES ROUNDS CONTESTANT | serve OPERATOR PODS NODES | admission WEBHOOK | plugin PLUGIN KUBECTL"
         ),
     }
 }

@@ -4,10 +4,12 @@ set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/../.."
 cluster=tests/cluster/cluster.sh
 state=.local/bench
+# What peers took: see contestant.rs.
+times=.local/bench.times
 binaries=$(realpath "${CARGO_TARGET_DIR:-target}")/release
 bench=$binaries/ray-bench
 
-trap '"$cluster" down "$state" > /dev/null 2>&1' EXIT
+trap '"$cluster" down "$state" > /dev/null 2>&1; rm -f "$times"' EXIT
 trap 'exit 130' INT TERM
 
 # A control plane with simulated nodes and our CRDs. usage: simulated NODES [POD_CIDR]
@@ -28,34 +30,46 @@ down() { "$cluster" down "$state" > /dev/null; }
 # One function a row.
 # BENCH_PEER names a KubeRay operator to measure before ours, BENCH_PEER_CRDS the folder with its CRDs: it needs all its kinds.
 cluster() {
-  local load times=$state.times
+  local load
   for load in "100 4" "400 4" "1600 4" "1 1000"; do
     rm -f "$times"
     printf '%s: clusters and workers of each; start of the operator → all ready\n' "$load"
     if [ -n "${BENCH_PEER:-}" ]; then
-      contestant "$load" "$times" peer "$BENCH_PEER"
-      contestant "$load" "$times" fast-peer "$BENCH_PEER"
+      contestant "$load" peer "$BENCH_PEER"
+      contestant "$load" fast-peer "$BENCH_PEER"
     fi
-    contestant "$load" "$times" ours "$binaries/ray-operator"
-    rm -f "$times"
+    contestant "$load" ours "$binaries/ray-operator"
   done
 }
-# usage: contestant LOAD TIMES NAME BINARY
+# usage: contestant LOAD NAME BINARY
 contestant() {
   simulated 20
-  if [ "$3" != ours ]; then
-    find "${BENCH_PEER_CRDS:?the folder with the CRDs of BENCH_PEER}" -name '*.yaml' ! -name '*rayclusters*' \
-      -exec "$state/cluster/bin/kubectl" --kubeconfig "$state/kubeconfig" create -f {} \; > /dev/null
-  fi
+  [ "$2" = ours ] || peer_crds
   # What it logs is told where it fails only.
   # shellcheck disable=SC2086
-  inside "$bench" cluster "$state/audit.log" "$2" $1 "$3" "$4" 2> "$state/$3.log" || { tail -n 20 "$state/$3.log" >&2; return 1; }
+  inside "$bench" cluster "$state/audit.log" "$times" $1 "$2" "$3" 2> "$state/$2.log" || { tail -n 20 "$state/$2.log" >&2; return 1; }
   down
 }
+peer_crds() {
+  find "${BENCH_PEER_CRDS:?the folder with the CRDs of BENCH_PEER}" -name '*.yaml' ! -name '*rayclusters*' \
+    -exec "$state/cluster/bin/kubectl" --kubeconfig "$state/kubeconfig" create -f {} \; > /dev/null
+}
+
 ready() {
+  local kubectl="$state/cluster/bin/kubectl --kubeconfig $state/kubeconfig -n ray-system"
+  rm -f "$times"
   "$cluster" up "$state" node > /dev/null
   STATE=$state BUILD=no tests/install.sh > /dev/null
-  inside "$bench" ready 3
+  if [ -n "${BENCH_PEER:-}" ]; then
+    # The peer works from outside, in place of ours.
+    $kubectl scale deployment ray-operator --replicas=0 > /dev/null
+    peer_crds
+    inside bash -c '"$1" --enable-leader-election=false --metrics-addr=127.0.0.1:18080 --health-probe-bind-address=127.0.0.1:18082 2> "$2" &
+      trap "kill $!" EXIT; shift 2; "$@"' - "$BENCH_PEER" "$state/peer.log" "$bench" ready "$times" 3 peer
+    $kubectl scale deployment ray-operator --replicas=1 > /dev/null
+    $kubectl rollout status deployment ray-operator > /dev/null
+  fi
+  inside "$bench" ready "$times" 3 ours
   down
 }
 serve() {

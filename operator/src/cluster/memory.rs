@@ -16,6 +16,8 @@ const LONGEST_HOLD: SignedDuration = SignedDuration::from_secs(300);
 const QUOTA_HOLD: SignedDuration = SignedDuration::from_secs(60);
 /// A group without failures for this long starts over.
 const FORGIVE: SignedDuration = SignedDuration::from_secs(600);
+/// Longest wait after an error.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(60);
 /// A change of the status waits this long for others.
 const SETTLE: Duration = Duration::from_secs(1);
 /// Between two writes that nobody waits for.
@@ -161,15 +163,25 @@ impl Memory {
 
     /// How long a changed status still waits: zero means now.
     pub(super) fn status_wait(&mut self, urgent: bool, now: Instant) -> Duration {
-        let dirty = *self.dirty_since.get_or_insert(now);
-        if urgent {
-            return Duration::ZERO;
-        }
-        let settled = dirty + SETTLE;
-        let due = self
-            .last_write
-            .map_or(settled, |last| settled.max(last + STATUS_PERIOD));
-        due.saturating_duration_since(now)
+        self.dirty_since.get_or_insert(now);
+        let due = self.status_due().filter(|_| !urgent);
+        due.map_or(Duration::ZERO, |due| due.saturating_duration_since(now))
+    }
+
+    /// When a changed status that nobody waits for is written.
+    fn status_due(&self) -> Option<Instant> {
+        let settled = self.dirty_since? + SETTLE;
+        let paced = self.last_write.map(|last| last + STATUS_PERIOD);
+        Some(paced.map_or(settled, |paced| paced.max(settled)))
+    }
+
+    /// How long a cluster whose pass failed waits for the next: longer each time, but no longer than its status. One that
+    /// is due already is what failed.
+    pub(super) fn backoff(&self, jitter: f64, now: Instant) -> Duration {
+        let longer = Duration::from_secs(1 << self.errors.min(6)).min(LONGEST_BACKOFF);
+        let wait = longer.mul_f64(jitter);
+        let due = self.status_due().filter(|due| *due > now);
+        due.map_or(wait, |due| wait.min(due - now))
     }
 
     /// The status is as it should be.
@@ -266,7 +278,25 @@ mod tests {
         memory.status_written(RayClusterStatus::default(), Some("7"), after(1000));
         assert_eq!(
             memory.status_wait(false, after(1100)),
-            STATUS_PERIOD - Duration::from_millis(100)
+            Duration::from_millis(4900)
+        );
+    }
+
+    #[test]
+    fn a_failed_pass_is_repeated_later_each_time_but_not_after_the_status_is_due() {
+        let mut memory = Memory::default();
+        let start = Instant::now();
+        let after = |millis| start + Duration::from_millis(millis);
+        memory.errors = 3;
+        assert_eq!(memory.backoff(0.5, after(0)), Duration::from_secs(4));
+        memory.errors = 60;
+        assert_eq!(memory.backoff(1.0, after(0)), LONGEST_BACKOFF);
+        memory.status_wait(false, after(0));
+        assert_eq!(memory.backoff(1.0, after(300)), Duration::from_millis(700));
+        assert_eq!(
+            memory.backoff(1.0, after(1000)),
+            LONGEST_BACKOFF,
+            "its write failed"
         );
     }
 

@@ -24,8 +24,6 @@ use crate::guard::Guarded;
 
 /// A cluster that nothing happens to is looked at this often; no request comes of it.
 const RESYNC: Duration = Duration::from_secs(300);
-/// Longest wait after an error.
-const LONGEST_BACKOFF: Duration = Duration::from_secs(60);
 
 /// Who runs clusters that name a manager.
 const MANAGED_BY: &str = "ray.io/kuberay-operator";
@@ -73,10 +71,10 @@ pub(super) fn error_policy(guarded: Arc<Guarded>, error: &Error, ctx: Arc<Contex
         namespace: guarded.namespace().unwrap_or_default(),
         name: guarded.name_any(),
     };
-    let errors = lock(&ctx.memories.of(&key)).errors;
-    let wait = Duration::from_secs(1 << errors.min(6)).min(LONGEST_BACKOFF);
+    let jitter = rand::rng().random_range(0.5..1.0);
+    let wait = lock(&ctx.memories.of(&key)).backoff(jitter, Instant::now());
     tracing::warn!(namespace = key.namespace, name = key.name, %error, ?wait, "the pass is repeated");
-    Action::requeue(wait.mul_f64(rand::rng().random_range(0.5..1.0)))
+    Action::requeue(wait)
 }
 
 async fn pass(

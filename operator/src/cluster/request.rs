@@ -39,6 +39,19 @@ async fn send<T: DeserializeOwned>(
     within(client.request::<T>(request)).await
 }
 
+/// Sends what nobody reads the answer of: asked for metadata, the API server does not write out the whole object.
+async fn send_only(
+    client: &Client,
+    request: Result<Request<Vec<u8>>, kube::core::request::Error>,
+) -> Result<(), RequestError> {
+    let request = request.map(|mut request| {
+        let form = HeaderValue::from_static(METADATA_ONLY);
+        request.headers_mut().insert(ACCEPT, form);
+        request
+    });
+    send::<IgnoredAny>(client, request).await.map(drop)
+}
+
 fn pods(namespace: &str) -> kube::core::Request {
     kube::core::Request::new(Pod::url_path(&(), Some(namespace)))
 }
@@ -46,19 +59,7 @@ fn pods(namespace: &str) -> kube::core::Request {
 /// POSTs a pod; its environment may name a variable twice, which an apply would refuse.
 pub(super) async fn create_pod(client: &Client, namespace: &str, pod: &Pod) -> Result<(), RequestError> {
     let request = pods(namespace).create(&post(), serde_json::to_vec(pod)?);
-    send::<IgnoredAny>(client, briefly(request)).await.map(drop)
-}
-
-/// Asks for the metadata only: nobody reads the answer, and the API server would write out the whole object.
-fn briefly<T>(
-    request: Result<Request<T>, kube::core::request::Error>,
-) -> Result<Request<T>, kube::core::request::Error> {
-    request.map(|mut request| {
-        request
-            .headers_mut()
-            .insert(ACCEPT, HeaderValue::from_static(METADATA_ONLY));
-        request
-    })
+    send_only(client, request).await
 }
 
 /// Deletes that very pod, not a later one of its name.
@@ -77,9 +78,7 @@ pub(super) async fn delete_pod(
         }),
         ..DeleteParams::default()
     };
-    send::<IgnoredAny>(client, briefly(pods(namespace).delete(name, &params)))
-        .await
-        .map(drop)
+    send_only(client, pods(namespace).delete(name, &params)).await
 }
 
 /// Writes annotations of a pod.
@@ -91,7 +90,7 @@ pub(super) async fn annotate_pod(
 ) -> Result<(), RequestError> {
     let patch = serde_json::json!({"metadata": {"annotations": annotations}});
     let request = pods(namespace).patch(name, &merge(), &Patch::Merge(patch));
-    send::<IgnoredAny>(client, briefly(request)).await.map(drop)
+    send_only(client, request).await
 }
 
 /// What a written status answers with, as far as it is used.

@@ -119,3 +119,29 @@ fn drop_zeros(value: &mut Value) {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+    use k8s_openapi::jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_head_that_is_lost_is_told_at_once_and_one_that_gets_ready_with_its_workers() {
+        let head = |status: &str| RayClusterStatus {
+            conditions: Some(vec![Condition {
+                type_: condition::HEAD_POD_READY.to_owned(),
+                status: status.to_owned(),
+                reason: "R".to_owned(),
+                message: String::new(),
+                observed_generation: None,
+                last_transition_time: Time(Timestamp::UNIX_EPOCH),
+            }]),
+            ..RayClusterStatus::default()
+        };
+        assert!(!is_urgent(&head("False"), &head("True")));
+        assert!(is_urgent(&head("True"), &head("False")));
+        assert!(is_urgent(&head("True"), &head("Unknown")));
+    }
+}

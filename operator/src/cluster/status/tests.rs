@@ -1,6 +1,5 @@
 //! What is observed, and what the status then says.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use ray_api::conditions::find;
 use ray_api::meta::condition;
@@ -406,24 +405,6 @@ fn only_what_somebody_reads_is_worth_a_write() {
     assert!(!is_urgent(&old, &new), "nobody waits for a sum");
     let lost = seen(&mut cluster, &pods[..1]);
     assert!(is_urgent(&old, &lost));
-}
-
-#[test]
-fn a_head_that_is_lost_is_told_at_once_and_one_that_gets_ready_with_its_workers() {
-    let head = |status: &str| RayClusterStatus {
-        conditions: Some(vec![Condition {
-            type_: condition::HEAD_POD_READY.to_owned(),
-            status: status.to_owned(),
-            reason: "R".to_owned(),
-            message: String::new(),
-            observed_generation: None,
-            last_transition_time: Time(Timestamp::UNIX_EPOCH),
-        }]),
-        ..RayClusterStatus::default()
-    };
-    assert!(!is_urgent(&head("False"), &head("True")));
-    assert!(is_urgent(&head("True"), &head("False")));
-    assert!(is_urgent(&head("True"), &head("Unknown")));
 }
 
 #[test]

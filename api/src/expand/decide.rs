@@ -12,7 +12,7 @@ use super::templates::{Needed, Resolution, Templates, flatten};
 use super::{Denial, Request, gate, has_label};
 use crate::meta::{annotation, label};
 
-/// Where a group's values of one kind come from.
+/// Where a group's values of one origin come from.
 enum Source {
     /// No reference: what was filled for an earlier one is taken back.
     Nothing,
@@ -43,11 +43,21 @@ pub struct Decisions<'a> {
     /// By the object itself, where that is another one.
     carried: Option<Record>,
     refreshed: bool,
-    sources: Vec<(GroupKey, [Source; 2])>,
+    groups: Vec<Sources>,
 }
 
-/// In the order of [`Decisions::sources`]' second part.
-const ORIGINS: [Origin; 2] = [Origin::Compute, Origin::Image];
+/// Where a group's values come from.
+struct Sources {
+    key: GroupKey,
+    compute: Source,
+    image: Source,
+}
+
+impl Sources {
+    fn each(&self) -> [(Origin, &Source); 2] {
+        [(Origin::Compute, &self.compute), (Origin::Image, &self.image)]
+    }
+}
 
 /// What to fill into one group, and what to say about it.
 pub(super) struct Group {
@@ -83,13 +93,14 @@ impl<'a> Decisions<'a> {
             recorded: Record::of(witness),
             carried: carries_another.then(|| Record::of(request.object)).flatten(),
             refreshed: asked.is_some() && request.old_object.is_some_and(|old| refresh(old) != asked),
-            sources: Vec::new(),
+            groups: Vec::new(),
         };
-        let sources = group::keys(request.object).into_iter().map(|key| {
-            let sources = ORIGINS.map(|origin| decisions.source(&key, origin));
-            (key, sources)
+        let groups = group::keys(request.object).into_iter().map(|key| Sources {
+            compute: decisions.source(&key, Origin::Compute),
+            image: decisions.source(&key, Origin::Image),
+            key,
         });
-        decisions.sources = sources.collect();
+        decisions.groups = groups.collect();
         decisions
     }
 
@@ -162,13 +173,8 @@ impl<'a> Decisions<'a> {
     }
 
     fn sources(&self) -> impl Iterator<Item = (&GroupKey, Origin, &Source)> {
-        let groups = self.sources.iter();
-        groups.flat_map(|(key, sources)| {
-            ORIGINS
-                .into_iter()
-                .zip(sources)
-                .map(move |(origin, source)| (key, origin, source))
-        })
+        let groups = self.groups.iter();
+        groups.flat_map(|group| group.each().map(|(origin, source)| (&group.key, origin, source)))
     }
 
     fn image_of(&self, reference: &Reference) -> Needed {
@@ -239,10 +245,8 @@ impl<'a> Decisions<'a> {
 
     /// What to fill into each group; `bare` is the object as the user wrote it.
     pub(super) fn groups(&self, templates: &Templates, bare: &Value) -> Vec<Group> {
-        let decide = |(key, sources): &(GroupKey, [Source; 2])| {
-            Decision::new(self, templates, key).decide(sources, bare)
-        };
-        self.sources.iter().map(decide).collect()
+        let decide = |sources| Decision::new(self, templates, sources).decide(sources, bare);
+        self.groups.iter().map(decide).collect()
     }
 }
 
@@ -261,12 +265,12 @@ struct Decision<'a> {
 }
 
 impl<'a> Decision<'a> {
-    fn new(all: &'a Decisions<'a>, templates: &'a Templates, key: &GroupKey) -> Self {
+    fn new(all: &'a Decisions<'a>, templates: &'a Templates, sources: &Sources) -> Self {
         let recorded = all
-            .recorded_group(key)
+            .recorded_group(&sources.key)
             .map_or_else(|| Cow::Owned(GroupRecord::default()), Cow::Borrowed);
         let group = Group {
-            key: key.clone(),
+            key: sources.key.clone(),
             compute: None,
             extends: Vec::new(),
             image: None,
@@ -276,7 +280,10 @@ impl<'a> Decision<'a> {
             warnings: Vec::new(),
             denials: Vec::new(),
             is_fresh: false,
-            hosts_may_be_default: true,
+            hosts_may_be_default: sources
+                .compute
+                .reference()
+                .is_none_or(|reference| reference.by_annotation),
         };
         Self {
             all,
@@ -286,12 +293,8 @@ impl<'a> Decision<'a> {
         }
     }
 
-    fn decide(mut self, sources: &[Source; 2], bare: &Value) -> Group {
-        for (origin, source) in ORIGINS.into_iter().zip(sources) {
-            if origin == Origin::Compute {
-                let reference = source.reference();
-                self.group.hosts_may_be_default = reference.is_none_or(|reference| reference.by_annotation);
-            }
+    fn decide(mut self, sources: &Sources, bare: &Value) -> Group {
+        for (origin, source) in sources.each() {
             match (source, origin) {
                 (Source::Nothing, _) => {}
                 (Source::Pinned(_), _) => self.keep(origin),

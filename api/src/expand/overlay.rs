@@ -23,14 +23,7 @@ const POD_SCALARS: [&str; 6] = [
     "serviceAccountName",
 ];
 
-/// Path of the Ray container.
-pub(super) const CONTAINER: &[Segment] = &[
-    Segment::field("template"),
-    Segment::field("spec"),
-    Segment::field("containers"),
-    Segment::First,
-];
-/// Path of its image.
+/// Path of the Ray container's image.
 pub(super) const IMAGE: &[Segment] = &[
     Segment::field("template"),
     Segment::field("spec"),
@@ -38,6 +31,11 @@ pub(super) const IMAGE: &[Segment] = &[
     Segment::First,
     Segment::field("image"),
 ];
+/// Path of the Ray container.
+pub(super) const CONTAINER: &[Segment] = match IMAGE {
+    [container @ .., _image] => container,
+    [] => IMAGE,
+};
 
 /// The values of a compute template for a group, and the fields that mean nothing there.
 pub(super) fn compute(spec: &Value, key: &GroupKey) -> (Vec<Piece>, Vec<&'static str>) {
@@ -86,7 +84,7 @@ pub(super) fn image(image: &str, facts: &Image) -> Vec<Piece> {
 
 /// The piece that makes the Ray container, first of all where any piece is inside it.
 pub(super) fn with_container(mut pieces: Vec<Piece>, key: &GroupKey) -> Vec<Piece> {
-    let inside = |piece: &Piece| piece.at.starts_with(CONTAINER) && piece.at.0 != CONTAINER;
+    let inside = |piece: &Piece| piece.at.0.starts_with(CONTAINER) && piece.at.0 != CONTAINER;
     if let Some(position) = pieces.iter().position(|piece| piece.at.0 == CONTAINER) {
         let piece = pieces.remove(position);
         pieces.insert(0, piece);

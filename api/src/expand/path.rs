@@ -93,10 +93,25 @@ impl Path {
         name.unwrap_or_default()
     }
 
-    /// Whether this path starts with `prefix`.
-    #[must_use]
-    pub fn starts_with(&self, prefix: &[Segment]) -> bool {
-        self.0.starts_with(prefix)
+    /// The text form.
+    fn text(&self) -> String {
+        let mut text = String::with_capacity(64);
+        for (index, segment) in self.0.iter().enumerate() {
+            if index > 0 {
+                text.push('/');
+            }
+            match segment {
+                Segment::Key(key) => escape(&mut text, key),
+                Segment::First => text.push_str("[0]"),
+                Segment::Item(key, value) => {
+                    text.extend(["[", key, "="]);
+                    escape(&mut text, value);
+                    text.push(']');
+                }
+                Segment::Element => text.push_str("[]"),
+            }
+        }
+        text
     }
 }
 
@@ -200,44 +215,15 @@ impl fmt::Display for Path {
     }
 }
 
-impl Path {
-    /// The text form.
-    fn text(&self) -> String {
-        let mut text = String::with_capacity(64);
-        for (index, segment) in self.0.iter().enumerate() {
-            if index > 0 {
-                text.push('/');
-            }
-            match segment {
-                Segment::Key(key) => escape(&mut text, key),
-                Segment::First => text.push_str("[0]"),
-                Segment::Item(key, value) => {
-                    text.extend(["[", key, "="]);
-                    escape(&mut text, value);
-                    text.push(']');
-                }
-                Segment::Element => text.push_str("[]"),
-            }
-        }
-        text
-    }
-}
-
 /// JSON pointer's escapes, and one for a bracket, which starts a list step here.
 fn escape(text: &mut String, key: &str) {
-    for part in key.split_inclusive(['~', '/', '[']) {
-        text.push_str(part);
-        let escape = match text.pop() {
-            Some('~') => "~0",
-            Some('/') => "~1",
-            Some('[') => "~2",
-            Some(plain) => {
-                text.push(plain);
-                continue;
-            }
-            None => continue,
-        };
-        text.push_str(escape);
+    for char in key.chars() {
+        match char {
+            '~' => text.push_str("~0"),
+            '/' => text.push_str("~1"),
+            '[' => text.push_str("~2"),
+            plain => text.push(plain),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The templates that a caller has read, and what is still to read.
 //!
-//! Expansion does no I/O: callers loop over [`super::references`], read what it names, and put it in here.
+//! Expansion does no I/O: callers loop over [`super::Decisions::needed`], read what it names, and put it in here.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

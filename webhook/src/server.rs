@@ -95,7 +95,7 @@ impl Webhooks {
                     answer.as_ref().map_or_else(Refusal::result, |_| "allowed"),
                 )
             }
-            // What has no uid cannot be answered as a review.
+            // What is no review, or has no object to judge, is not answered as one.
             Err(why) => (
                 (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response(),
                 "malformed",

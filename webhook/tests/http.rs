@@ -134,6 +134,20 @@ async fn bodies_that_are_no_review_get_a_400_and_nothing_more() {
         }
         let no_object = review_of(json!({"operation": "DELETE", "oldObject": cluster("small")})).to_string();
         assert_eq!(post(path, no_object).await.0, StatusCode::BAD_REQUEST);
+        let mut odd = cluster("small");
+        odd["metadata"]["annotations"] = json!("x");
+        for objects in [
+            json!({"object": odd}),
+            json!({"object": cluster("small"), "oldObject": odd, "operation": "UPDATE"}),
+            json!({"object": cluster("small"), "oldObject": "x", "operation": "UPDATE"}),
+        ] {
+            let body = review_of(objects).to_string();
+            assert_eq!(
+                post(path, body.clone()).await.0,
+                StatusCode::BAD_REQUEST,
+                "{body}"
+            );
+        }
     }
     let huge = vec![b' '; 9 * 1024 * 1024];
     assert_eq!(

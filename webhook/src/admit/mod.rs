@@ -6,12 +6,14 @@ mod validate;
 
 use std::fmt;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionRequest, AdmissionResponse, AdmissionReview};
 use ray_api::expand::{Denial, Needed};
 use ray_api::image::{Invalid, Policy};
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde_json::Value;
 
 pub use mutate::mutate;
 pub use template::{validate_compute, validate_image};
@@ -133,9 +135,12 @@ impl Asked {
         let request = review
             .try_into()
             .map_err(|error| format!("not an AdmissionReview with a request: {error}"))?;
-        let metadata = object.get("metadata").and_then(Value::as_object);
-        if metadata.is_none_or(Map::is_empty) {
+        // A patch is for the object as it was sent: without metadata it would find nothing to change there.
+        if object.is_null() || metadata(&object).map_err(no_review)? == ObjectMeta::default() {
             return Err("the request cannot be judged: it has no object, or one without metadata".to_owned());
+        }
+        if let Some(old) = &old_object {
+            metadata(old).map_err(no_review)?;
         }
         Ok(Self {
             request,
@@ -161,6 +166,16 @@ impl Asked {
             field_manager: options.and_then(|options| options.0.get("fieldManager")?.as_str()),
         }
     }
+}
+
+/// An object's metadata, which expansion takes to be well-formed.
+fn metadata(object: &Value) -> serde_json::Result<ObjectMeta> {
+    #[derive(Deserialize)]
+    struct Named {
+        #[serde(default)]
+        metadata: ObjectMeta,
+    }
+    Named::deserialize(object).map(|named| named.metadata)
 }
 
 /// The answer to a request, as the API server wants it.

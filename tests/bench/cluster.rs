@@ -109,11 +109,7 @@ pub(crate) async fn bench(
     create(&client, load).await?;
     let figures = measure(&client, contestant, operator, audit, load).await?;
     println!("{name:<28} {figures}");
-    let compared = contestant.compare(figures.ready, times)?;
-    if let (Contestant::Ours, false, Some(recorded)) = (contestant, compared, load.recorded()) {
-        println!("{recorded}");
-    }
-    Ok(())
+    contestant.compare(figures.ready, times, load.recorded())
 }
 
 async fn measure(

@@ -38,13 +38,17 @@ impl Contestant {
         }
     }
 
-    /// Keeps a peer's seconds in `times`, a line for each; prints ours as a ratio to all that are there. Whether there was one.
-    pub(crate) fn compare(self, seconds: f64, times: &Path) -> anyhow::Result<bool> {
+    /// Keeps a peer's seconds in `times`, a line for each; prints ours as a ratio to all that are there, or what was
+    /// recorded of one where there is none.
+    pub(crate) fn compare(self, seconds: f64, times: &Path, recorded: Option<&str>) -> anyhow::Result<()> {
         let mut known = std::fs::read_to_string(times).unwrap_or_default();
         if self != Self::Ours {
             writeln!(known, "{seconds} {}", self.name())?;
             std::fs::write(times, known)?;
-            return Ok(false);
+            return Ok(());
+        }
+        if let (true, Some(recorded)) = (known.is_empty(), recorded) {
+            println!("{recorded}");
         }
         for line in known.lines() {
             if let Some((peers, name)) = line.split_once(' ') {
@@ -52,6 +56,6 @@ impl Contestant {
                 println!("{:<28} {ratio:.2} × the time of: {name}", self.name());
             }
         }
-        Ok(!known.is_empty())
+        Ok(())
     }
 }

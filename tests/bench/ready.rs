@@ -66,10 +66,7 @@ pub(crate) async fn bench(contestant: Contestant, rounds: usize, times: &Path) -
         }
     }
     println!("{}, best of {rounds}: {best:.1} s", contestant.name());
-    if !contestant.compare(best, times)? && contestant == Contestant::Ours {
-        println!("{RECORDED}");
-    }
-    Ok(())
+    contestant.compare(best, times, Some(RECORDED))
 }
 
 /// Seconds from the request until each step was seen.

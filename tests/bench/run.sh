@@ -63,10 +63,12 @@ ready() {
   if [ -n "${BENCH_PEER:-}" ]; then
     # The peer works from outside, in place of ours.
     $kubectl scale deployment ray-operator --replicas=0 > /dev/null
+    $kubectl wait --for=delete pod -l app.kubernetes.io/name=ray-operator --timeout=60s > /dev/null
     peer_crds
     inside bash -c '"$1" --enable-leader-election=false --metrics-addr=127.0.0.1:18080 --health-probe-bind-address=127.0.0.1:18082 2> "$2" &
-      trap "kill $!" EXIT; shift 2; "$@"' - "$BENCH_PEER" "$state/peer.log" "$bench" ready "$times" 3 peer
-    $kubectl scale deployment ray-operator --replicas=1 > /dev/null
+      trap "kill $!; wait $!" EXIT; shift 2; "$@"' - "$BENCH_PEER" "$state/peer.log" "$bench" ready "$times" 3 peer ||
+      { tail -n 20 "$state/peer.log" >&2; return 1; }
+    $kubectl scale deployment ray-operator --replicas=2 > /dev/null
     $kubectl rollout status deployment ray-operator > /dev/null
   fi
   inside "$bench" ready "$times" 3 ours

@@ -9,6 +9,7 @@ use images::{DIGEST, Site};
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use ray_api::conditions;
 use ray_api::template::v1alpha1::FailureReason;
 use ray_tests::{Cluster, eventually};
 use serde_json::json;
@@ -284,13 +285,31 @@ async fn equal_inputs_for_one_repository_are_built_once() -> anyhow::Result<()> 
     let mut spec = emoji();
     spec["repository"] = json!(repository);
     let _operator = site.operator(&[REPOSITORY, "--verify-images=false"])?;
-    site.create("first", spec.clone()).await?;
-    let status = site.told("first", "Building", "True", "Building").await?;
+    // At the same moment, so that neither age nor status tells them apart.
+    let names = ["one", "two", "three", "four", "five"];
+    futures::future::try_join_all(names.map(|name| site.create(name, spec.clone()))).await?;
+    let waiting = eventually("all but one wait", || async {
+        let mut waiting = Vec::new();
+        for name in names {
+            let list = site.status(name).await?.conditions.unwrap_or_default();
+            let reason = conditions::find(&list, "Building").map(|it| it.reason.clone());
+            match reason.as_deref() {
+                Some("SharedBuild") => waiting.push(name),
+                Some("Building") => {}
+                other => anyhow::bail!("{name}: {other:?}"),
+            }
+        }
+        Ok((waiting.len() == names.len() - 1).then_some(waiting))
+    })
+    .await?;
+    let builder = names.into_iter().find(|name| !waiting.contains(name)).unwrap();
+    let status = site.told(builder, "Building", "True", "Building").await?;
     let job = status.build.and_then(|build| build.job).unwrap();
-    site.create("second", spec).await?;
-    site.told("second", "Building", "True", "SharedBuild").await?;
+    // One that comes later waits too.
+    site.create("late", spec).await?;
+    site.told("late", "Building", "True", "SharedBuild").await?;
     site.end_pod(&job, "Succeeded", &[("seal", 0, DIGEST)]).await?;
-    for name in ["first", "second"] {
+    for name in names.into_iter().chain(["late"]) {
         let status = site.told(name, "Ready", "True", "Built").await?;
         assert_eq!(status.image, Some(format!("{repository}@{DIGEST}")), "{name}");
     }

@@ -27,7 +27,7 @@ mod tests;
 mod wanted;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -52,6 +52,10 @@ use tokio_util::sync::CancellationToken;
 pub use args::{BuilderFlavor, ImageArgs, RegistryCertificate};
 
 use crate::shared::Shared;
+use observe::Observed;
+use plan::Plan;
+use share::Begun;
+use wanted::{Refusal, Wanted};
 
 /// Templates that are reconciled at the same time.
 const CONCURRENCY: u16 = 16;
@@ -103,6 +107,7 @@ struct Context {
     policy: Policy,
     metrics: Metrics,
     templates: Store<ImageTemplate>,
+    begun: Mutex<Begun>,
     failures: Mutex<HashMap<ObjectRef<ImageTemplate>, u32>>,
 }
 
@@ -137,6 +142,7 @@ pub async fn run(
                 args: args.clone(),
                 metrics: metrics.clone(),
                 templates: controller.store(),
+                begun: Mutex::default(),
                 failures: Mutex::default(),
             };
             controller
@@ -176,17 +182,8 @@ async fn reconcile(template: Arc<ImageTemplate>, context: Arc<Context>) -> Resul
     }
     let now = Timestamp::now();
     let wanted = wanted::wanted(&template, &context.policy);
-    let mut observed = observe::observe(&context.client, &template, now).await?;
-    if let Ok(wanted) = &wanted {
-        observed.siblings = observe::siblings(context.templates.state(), &template, wanted, &context.policy);
-    }
-    let plan = plan::plan(
-        &template,
-        wanted.as_ref(),
-        &observed,
-        context.args.verify_images,
-        now,
-    );
+    let observed = observe::observe(&context.client, &template, now).await?;
+    let plan = decide(&template, wanted.as_ref(), observed, &context, now);
     execute::execute(
         &context.client,
         &template,
@@ -204,8 +201,29 @@ async fn reconcile(template: Arc<ImageTemplate>, context: Arc<Context>) -> Resul
         )
         .await;
     }
-    context.failures().remove(&ObjectRef::from_obj(&*template));
+    lock(&context.failures).remove(&ObjectRef::from_obj(&*template));
     Ok(plan.requeue.map_or_else(Action::await_change, Action::requeue))
+}
+
+/// Plans beside the templates that want the same. One at a time: of two that come at the same moment one begins.
+fn decide(
+    template: &ImageTemplate,
+    wanted: Result<&Wanted, &Refusal>,
+    mut observed: Observed,
+    context: &Context,
+    now: Timestamp,
+) -> Plan {
+    let mut begun = lock(&context.begun);
+    let all = context.templates.state();
+    begun.retain(|uid| all.iter().any(|template| build::uid(template) == uid));
+    if let Ok(wanted) = wanted {
+        observed.siblings = observe::siblings(all, template, wanted, &context.policy, &begun);
+    }
+    let plan = plan::plan(template, wanted, &observed, context.args.verify_images, now);
+    if let Ok(wanted) = wanted {
+        begun.note(&build::uid(template), wanted, &plan.phase);
+    }
+    plan
 }
 
 /// Counts builds that ended since the last status.
@@ -229,7 +247,7 @@ fn count(metrics: &Metrics, template: &ImageTemplate, history: &[ray_api::templa
 }
 
 fn error_policy(template: Arc<ImageTemplate>, error: &Error, context: Arc<Context>) -> Action {
-    let mut failures = context.failures();
+    let mut failures = lock(&context.failures);
     let count = failures.entry(ObjectRef::from_obj(&*template)).or_default();
     let wait = BACKOFF.0.saturating_mul(1 << (*count).min(10)).min(BACKOFF.1);
     *count += 1;
@@ -238,8 +256,6 @@ fn error_policy(template: Arc<ImageTemplate>, error: &Error, context: Arc<Contex
     Action::requeue(wait)
 }
 
-impl Context {
-    fn failures(&self) -> std::sync::MutexGuard<'_, HashMap<ObjectRef<ImageTemplate>, u32>> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -19,6 +19,7 @@ use super::Error;
 use super::attempt::{Attempt, Identity, Verification};
 use super::build::{label_value, uid};
 use super::progress::{self, Sight};
+use super::share::{Begun, Sibling};
 use super::wanted::{Wanted, wanted};
 
 /// Longest time of a request.
@@ -34,7 +35,7 @@ pub(super) struct Observed {
     /// ConfigMaps of attempts whose Jobs are gone.
     pub(super) orphans: Vec<String>,
     /// Other templates that want the same image at the same place.
-    pub(super) siblings: Vec<Arc<ImageTemplate>>,
+    pub(super) siblings: Vec<Sibling>,
 }
 
 /// Reads everything of a template.
@@ -147,7 +148,8 @@ pub(super) fn siblings(
     template: &ImageTemplate,
     own: &Wanted,
     policy: &Policy,
-) -> Vec<Arc<ImageTemplate>> {
+    begun: &Begun,
+) -> Vec<Sibling> {
     all.into_iter()
         .filter(|other| other.namespace() == template.namespace() && uid(other) != uid(template))
         .filter(|other| {
@@ -155,6 +157,10 @@ pub(super) fn siblings(
                 theirs.inputs_hash == own.inputs_hash
                     && theirs.target.destination() == own.target.destination()
             })
+        })
+        .map(|other| Sibling {
+            has_begun: begun.has(&uid(&other), own),
+            template: other,
         })
         .collect()
 }

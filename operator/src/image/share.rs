@@ -1,5 +1,6 @@
 //! Templates of a namespace that want the same image at the same place: one builds it, the others take it. Pure.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use kube::ResourceExt;
@@ -8,8 +9,45 @@ use ray_api::image::Reference;
 use ray_api::template::v1alpha1::ImageTemplate;
 
 use super::attempt::Found;
-use super::phase::Image;
+use super::phase::{Image, Phase};
 use super::wanted::Wanted;
+
+/// Reason of the conditions of a template that waits for another one's build.
+pub(super) const SHARED_BUILD: &str = "SharedBuild";
+
+/// Another template that wants the same image at the same place.
+#[derive(Clone, Debug)]
+pub(super) struct Sibling {
+    /// As it was last seen.
+    pub(super) template: Arc<ImageTemplate>,
+    /// Whether this operator has begun its build, which what was seen may not tell yet.
+    pub(super) has_begun: bool,
+}
+
+/// Builds that this operator has begun: inputs hash by uid of the template.
+#[derive(Debug, Default)]
+pub(super) struct Begun(HashMap<String, String>);
+
+impl Begun {
+    /// Takes down where a template stands after a plan.
+    pub(super) fn note(&mut self, uid: &str, wanted: &Wanted, phase: &Phase) {
+        if matches!(phase, Phase::Building(_) | Phase::Retrying(..)) {
+            self.0.insert(uid.to_owned(), wanted.inputs_hash.clone());
+        } else {
+            self.0.remove(uid);
+        }
+    }
+
+    /// Whether that template's build of these inputs has begun.
+    pub(super) fn has(&self, uid: &str, wanted: &Wanted) -> bool {
+        self.0.get(uid) == Some(&wanted.inputs_hash)
+    }
+
+    /// Forgets templates that are gone.
+    pub(super) fn retain(&mut self, exists: impl Fn(&str) -> bool) {
+        self.0.retain(|uid, _| exists(uid));
+    }
+}
 
 /// What the other templates have of a wanted image.
 pub(super) enum Elsewhere {
@@ -22,19 +60,18 @@ pub(super) enum Elsewhere {
 }
 
 /// Looks among the other templates that want the same.
-pub(super) fn elsewhere(
-    template: &ImageTemplate,
-    siblings: &[Arc<ImageTemplate>],
-    wanted: &Wanted,
-) -> Elsewhere {
-    if let Some(image) = siblings.iter().find_map(|sibling| shared(sibling, wanted)) {
+pub(super) fn elsewhere(template: &ImageTemplate, siblings: &[Sibling], wanted: &Wanted) -> Elsewhere {
+    let image = siblings
+        .iter()
+        .find_map(|sibling| shared(&sibling.template, wanted));
+    if let Some(image) = image {
         return Elsewhere::Built(image);
     }
     siblings
         .iter()
-        .find(|sibling| goes_first(sibling, template, wanted))
+        .find(|sibling| is_building(sibling) || goes_first(&sibling.template, template, wanted))
         .map_or(Elsewhere::Nothing, |sibling| {
-            Elsewhere::Building(sibling.name_any())
+            Elsewhere::Building(sibling.template.name_any())
         })
 }
 
@@ -56,7 +93,19 @@ fn shared(sibling: &ImageTemplate, wanted: &Wanted) -> Option<Image> {
     })
 }
 
-/// The oldest builds; a failed or suspended one holds nobody up.
+/// Whether a build of what is wanted goes on, of whatever age its template is.
+fn is_building(sibling: &Sibling) -> bool {
+    let told = sibling.template.status.as_ref().is_some_and(|status| {
+        let list = status.conditions.as_deref().unwrap_or_default();
+        let current = status.observed_generation == sibling.template.metadata.generation;
+        current
+            && conditions::find(list, "Building")
+                .is_some_and(|it| it.status == "True" && it.reason != SHARED_BUILD)
+    });
+    !is_going(&sibling.template) && (told || sibling.has_begun)
+}
+
+/// Where none has begun, the oldest does; a failed, suspended or deleted one holds nobody up.
 fn goes_first(sibling: &ImageTemplate, template: &ImageTemplate, wanted: &Wanted) -> bool {
     let age = |template: &ImageTemplate| (template.creation_timestamp().map(|time| time.0), template.uid());
     let status = sibling.status.as_ref();
@@ -68,5 +117,11 @@ fn goes_first(sibling: &ImageTemplate, template: &ImageTemplate, wanted: &Wanted
                 .as_ref()
                 .is_some_and(|build| build.inputs_hash == wanted.inputs_hash)
     });
-    age(sibling) < age(template) && sibling.spec.suspend != Some(true) && !given_up
+    let idle = given_up || sibling.spec.suspend == Some(true) || is_going(sibling);
+    age(sibling) < age(template) && !idle
+}
+
+/// Whether a template is being deleted: its build goes with it.
+fn is_going(template: &ImageTemplate) -> bool {
+    template.metadata.deletion_timestamp.is_some()
 }

@@ -13,6 +13,7 @@ use ray_api::template::v1alpha1::{
 
 use super::attempt::{Found, Identity, Progress, Verification};
 use super::phase::{Action, Build, Image, Phase};
+use super::share::SHARED_BUILD;
 use super::wanted::Wanted;
 
 /// Hexadecimal digits of a digest in columns.
@@ -235,7 +236,7 @@ fn words(standing: &Standing<'_>, status: &ImageTemplateStatus) -> (String, Stri
     match standing.phase {
         Phase::Refused(refusal) => (format!("{:?}", refusal.reason), refusal.message.clone()),
         Phase::Suspended => words("Suspended", "spec.suspend holds the build back"),
-        Phase::Waiting(why) => words("SharedBuild", why),
+        Phase::Waiting(why) => words(SHARED_BUILD, why),
         Phase::Building(what) => words("Building", what),
         Phase::Retrying(failure, at) => {
             let next = format!(

@@ -111,6 +111,7 @@ impl Server {
             policy: policy(),
             metrics: Metrics::default(),
             templates,
+            begun: Mutex::default(),
             failures: Mutex::default(),
         });
         Self {

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use ray_api::template::v1alpha1::{FailureReason, ImageTemplateSpec};
 use serde_json::json;
 
 use super::super::attempt::{Found, Identity, Progress, StopReason, Verification};
 use super::super::observe::Observed;
 use super::super::phase::{Action, Phase};
+use super::super::share::Sibling;
 use super::super::status::notices;
 use super::world::{DIGEST, World, starts};
 use super::{at, template, want};
@@ -271,26 +273,79 @@ fn cancel_suspend_and_rebuild() {
     assert_eq!(world.status().rebuild.as_deref(), Some("again"));
 }
 
-#[test]
-fn equal_templates_of_a_namespace_build_once() {
+/// Two templates for one image; by age and uid the first is to build it.
+fn pair() -> (World, World) {
     let repository = json!({"repository": "reg.example:5000/images/team/shared"});
-    let mut first = World::new(template(repository.clone()));
+    let first = World::new(template(repository.clone()));
     let mut other = template(repository);
     other.metadata.name = Some("other".to_owned());
-    other.metadata.uid = Some("22222222".to_owned());
-    let mut second = World::new(other);
-    second.observed.siblings = vec![Arc::new(first.template.clone())];
-    first.observed.siblings = vec![Arc::new(second.template.clone())];
+    other.metadata.uid = Some("zzzzzzzz".to_owned());
+    (first, World::new(other))
+}
+
+/// What one sees of the other.
+fn sees(world: &mut World, other: &World, has_begun: bool) {
+    world.observed.siblings = vec![Sibling {
+        template: Arc::new(other.template.clone()),
+        has_begun,
+    }];
+}
+
+#[test]
+fn equal_templates_of_a_namespace_build_once() {
+    let (mut first, mut second) = pair();
+    sees(&mut first, &second, false);
+    sees(&mut second, &first, false);
     assert_eq!(starts(&first.step()).len(), 1);
     let plan = second.step();
     assert!(plan.actions.is_empty() && plan.requeue.is_some());
     assert_eq!(second.conditions(), "False/True/False SharedBuild");
     first.succeed();
     first.step();
-    second.observed.siblings = vec![Arc::new(first.template.clone())];
+    sees(&mut second, &first, false);
     assert!(second.step().actions.is_empty());
     assert_eq!(second.status().image, first.status().image);
     assert_eq!(second.conditions(), "True/False/False Built");
+}
+
+#[test]
+fn a_build_that_has_begun_is_waited_for_whatever_the_age_of_its_template() {
+    let (mut first, mut second) = pair();
+    assert_eq!(starts(&second.step()).len(), 1);
+    let told = second.template.status.take();
+    // Its status tells nothing yet.
+    sees(&mut first, &second, true);
+    assert!(first.step().actions.is_empty());
+    assert_eq!(first.conditions(), "False/True/False SharedBuild");
+    second.template.status = told;
+    sees(&mut second, &first, false);
+    assert!(second.step().actions.is_empty());
+    assert_eq!(second.conditions(), "False/True/False Building");
+    // Its Job is deleted: now the older one's turn is first, and no two wait for each other.
+    second.observed.attempts.clear();
+    assert!(second.step().actions.is_empty());
+    assert_eq!(second.conditions(), "False/True/False SharedBuild");
+    sees(&mut first, &second, false);
+    assert_eq!(starts(&first.step()).len(), 1);
+
+    let (mut first, mut second) = pair();
+    assert_eq!(starts(&second.step()).len(), 1);
+    // After a restart of the operator its status alone tells.
+    sees(&mut first, &second, false);
+    assert!(first.step().actions.is_empty());
+    second.fail(FailureReason::BaseImageNotFound);
+    second.step();
+    sees(&mut first, &second, false);
+    assert_eq!(starts(&first.step()).len(), 1);
+}
+
+#[test]
+fn a_template_that_is_being_deleted_holds_nobody_up() {
+    let (mut first, mut second) = pair();
+    first.step();
+    first.template.metadata.deletion_timestamp = Some(Time(at(1)));
+    sees(&mut second, &first, true);
+    assert_eq!(starts(&second.step()).len(), 1);
 }
 
 #[test]

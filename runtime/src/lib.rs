@@ -1,10 +1,11 @@
-//! What the operator and the webhook share: process-wide set-up, shutdown, metrics, the admin endpoints, and flags.
+//! What the operator and the webhook share: process-wide set-up, shutdown, metrics, the admin endpoints, watches, and flags.
 
 pub mod admin;
 pub mod metrics;
 pub mod policy;
 pub mod shutdown;
 pub mod telemetry;
+pub mod watch;
 
 /// Installs ring as the process-wide TLS provider; every `main` and TLS test calls it once, first.
 ///

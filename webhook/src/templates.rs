@@ -346,7 +346,7 @@ where
 /// A cache that a watch keeps.
 fn watch<K: Template>(api: Api<Cached<K>>, shutdown: &CancellationToken) -> Store<Cached<K>> {
     let (reader, writer) = store();
-    let events = watcher(api, watcher::Config::default())
+    let events = watcher(api, ray_runtime::watch::config())
         .default_backoff()
         .reflect(writer)
         .take_until(shutdown.clone().cancelled_owned());

@@ -66,7 +66,7 @@ pub(super) fn pods(
     let mut synced = Vec::new();
     for api in shared.scope.apis::<WatchedPod>(&shared.client) {
         // The first list is a consistent one: whoever counts pods counts those that a predecessor created.
-        let config = watcher::Config::default().labels(&selector);
+        let config = ray_runtime::watch::config().labels(&selector);
         let mut feed = Feed::new(index.clone(), api.namespace().map(str::to_owned));
         let trigger = trigger.clone();
         let (done, listed) = tokio::sync::oneshot::channel();
@@ -114,7 +114,7 @@ where
     for api in shared.scope.apis::<K>(&shared.client) {
         let (reader, writer) = store();
         stores.push(reader);
-        let config = watcher::Config::default().labels(label::CLUSTER);
+        let config = ray_runtime::watch::config().labels(label::CLUSTER);
         let trigger = trigger.clone();
         tasks.spawn(async move {
             let stream = watcher(api, config).default_backoff().modify(|object: &mut K| {
@@ -150,7 +150,7 @@ pub(super) fn clusters(
     impl Stream<Item = Result<Guarded, watcher::Error>> + Send + 'static,
 ) {
     let (reader, writer) = store();
-    let stream = watcher(api, watcher::Config::default())
+    let stream = watcher(api, ray_runtime::watch::config())
         .default_backoff()
         .inspect_ok(move |event| {
             if let watcher::Event::Delete(cluster) = event {

@@ -38,7 +38,6 @@ use kube::api::Api;
 use kube::runtime::controller::{Action, Config, Controller};
 use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::reflector::{ObjectRef, Store};
-use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -164,8 +163,8 @@ fn controller(
     pods: Api<Pod>,
     shutdown: CancellationToken,
 ) -> Controller<ImageTemplate> {
-    let ours = || watcher::Config::default().labels(label::IMAGE_TEMPLATE);
-    Controller::new(templates, watcher::Config::default())
+    let ours = || ray_runtime::watch::config().labels(label::IMAGE_TEMPLATE);
+    Controller::new(templates, ray_runtime::watch::config())
         .with_config(Config::default().concurrency(CONCURRENCY))
         .owns(jobs, ours())
         .watches(pods, ours(), |pod| {

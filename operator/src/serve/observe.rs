@@ -29,7 +29,7 @@ pub(super) fn start(
     for api in shared.scope.apis::<Guarded>(&shared.client) {
         let mut clusters = Watch {
             api,
-            config: watcher::Config::default(),
+            config: ray_runtime::watch::config(),
             read: read_cluster,
             gone: Change::ClusterGone,
             changes: changes.clone(),
@@ -41,7 +41,7 @@ pub(super) fn start(
     for api in shared.scope.apis::<Pod>(&shared.client) {
         let pods = Watch {
             api,
-            config: watcher::Config::default().labels(&ray_pods),
+            config: ray_runtime::watch::config().labels(&ray_pods),
             read: read_pod,
             gone: Change::PodGone,
             changes: changes.clone(),
@@ -52,7 +52,7 @@ pub(super) fn start(
     for api in shared.scope.apis::<Service>(&shared.client) {
         let services = Watch {
             api,
-            config: watcher::Config::default().labels(label::SERVE),
+            config: ray_runtime::watch::config().labels(label::SERVE),
             read: read_service,
             gone: Change::ServiceGone,
             changes: changes.clone(),

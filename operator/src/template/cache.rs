@@ -67,7 +67,7 @@ where
         + 'static,
     C: Fn(Option<String>, watcher::Event<K>) -> Change + Send + 'static,
 {
-    watcher(api, watcher::Config::default())
+    watcher(api, ray_runtime::watch::config())
         .default_backoff()
         .modify(trim)
         .filter_map(move |event| {

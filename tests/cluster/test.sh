@@ -57,8 +57,10 @@ first=$!
 cluster up "$b" > "$work/b.up" 2>&1 &
 second=$!
 wait $first $second || true
-check "a cluster starts" grep '^up: ' "$work/a.up"
-check "a second one starts beside it" grep '^up: ' "$work/b.up"
+# is_up LOG: what `up` printed where it failed.
+is_up() { grep '^up: ' "$1" || { cat "$1"; return 1; }; }
+check "a cluster starts" is_up "$work/a.up"
+check "a second one starts beside it" is_up "$work/b.up"
 check "they have different addresses" test "$(setting "$a" NODE_ADDRESS)" != "$(setting "$b" NODE_ADDRESS)"
 for state in "$a" "$b"; do
   started "$state"

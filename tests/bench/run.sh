@@ -28,10 +28,10 @@ inside() { "$cluster" exec "$state" bash -c 'ulimit -n "$(ulimit -Hn)"; exec "$@
 down() { "$cluster" down "$state" > /dev/null; }
 
 # One function a row.
-# BENCH_PEER names a KubeRay operator to measure before ours, BENCH_PEER_CRDS the folder with its CRDs: it needs all its kinds.
+# BENCH_LOADS picks loads. BENCH_PEER names a KubeRay operator to measure before ours, BENCH_PEER_CRDS the folder with its CRDs: it needs all its kinds.
 cluster() {
   local load
-  for load in "100 4" "400 4" "1600 4" "1 1000"; do
+  for load in ${BENCH_LOADS:-100x4 400x4 1600x4 1x1000}; do
     rm -f "$times"
     printf '%s: clusters and workers of each; start of the operator → all ready\n' "$load"
     if [ -n "${BENCH_PEER:-}" ]; then
@@ -46,8 +46,7 @@ contestant() {
   simulated 20
   [ "$2" = ours ] || peer_crds
   # What it logs is told where it fails only.
-  # shellcheck disable=SC2086
-  inside "$bench" cluster "$state/audit.log" "$times" $1 "$2" "$3" 2> "$state/$2.log" || { tail -n 20 "$state/$2.log" >&2; return 1; }
+  inside "$bench" cluster "$state/audit.log" "$times" "${1%x*}" "${1#*x}" "$2" "$3" 2> "$state/$2.log" || { tail -n 20 "$state/$2.log" >&2; return 1; }
   down
 }
 peer_crds() {

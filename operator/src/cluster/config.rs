@@ -42,8 +42,9 @@ pub struct ClusterArgs {
     /// Memory limit of `wait-gcs-ready` where the Ray container names none; its health check outgrows 256Mi.
     #[arg(long, default_value = "512Mi", value_parser = quantity)]
     pub init_container_memory_limit: String,
-    /// Pods that are created or deleted at the same time, over all clusters.
-    #[arg(long, default_value_t = 32)]
+    /// Pods that are created or deleted at the same time, over all clusters; more where admission makes each creation slow.
+    // A burst makes the API server drop watchers that fall behind, which then read everything again.
+    #[arg(long, default_value_t = 4)]
     pub pod_concurrency: usize,
 }
 

@@ -21,9 +21,6 @@ use super::request;
 /// Kubernetes' alphabet of generated names: no vowels, so no words.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Deletions of one cluster at the same time.
-const DELETIONS: usize = 16;
-
 /// What became of a plan.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
@@ -111,6 +108,11 @@ struct Executor<'a> {
 }
 
 impl Executor<'_> {
+    /// Requests of a cluster that go on at the same time: more would only wait for a slot, with other clusters behind.
+    fn most(&self) -> usize {
+        self.ctx.config.args.pod_concurrency.max(1)
+    }
+
     /// Creates the pods of one group, in batches that double as long as all goes well: a quota that lets none
     /// through is told by one request.
     async fn create(&self, creates: &[&Create]) -> (Vec<String>, Option<Failure>) {
@@ -121,7 +123,10 @@ impl Executor<'_> {
         while !rest.is_empty() {
             let (batch, later) = rest.split_at(size.min(rest.len()));
             let requests: Vec<_> = batch.iter().map(|create| self.create_one(create)).collect();
-            let results: Vec<_> = stream::iter(requests).buffer_unordered(size).collect().await;
+            let results: Vec<_> = stream::iter(requests)
+                .buffer_unordered(size.min(self.most()))
+                .collect()
+                .await;
             let mut failure = None;
             for result in results {
                 match result {
@@ -217,7 +222,10 @@ impl Executor<'_> {
                     || outcome.failures.is_empty()
             });
             let requests: Vec<_> = part.into_iter().map(|delete| self.delete_one(delete)).collect();
-            let results: Vec<_> = stream::iter(requests).buffer_unordered(DELETIONS).collect().await;
+            let results: Vec<_> = stream::iter(requests)
+                .buffer_unordered(self.most())
+                .collect()
+                .await;
             for result in results {
                 match result {
                     Ok(deleted) => outcome.deleted.push(deleted),

@@ -108,7 +108,7 @@ struct Executor<'a> {
 }
 
 impl Executor<'_> {
-    /// Requests of a cluster that go on at the same time: more would only wait for a slot, with other clusters behind.
+    /// Requests of a group that go on at the same time: more would only wait for a slot, with other clusters behind.
     fn most(&self) -> usize {
         self.ctx.config.args.pod_concurrency.max(1)
     }

@@ -45,13 +45,14 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use ray_api::image::Policy;
 use ray_api::meta::{annotation, label, manager};
-use ray_api::template::v1alpha1::ImageTemplate;
+use ray_api::template::v1alpha1::{ImageTemplate, ImageTemplateStatus};
 use tokio_util::sync::CancellationToken;
 
 pub use args::{BuilderFlavor, ImageArgs, RegistryCertificate};
 
 use crate::shared::Shared;
 use observe::Observed;
+use phase::Phase;
 use plan::Plan;
 use share::Begun;
 use wanted::{Refusal, Wanted};
@@ -70,6 +71,18 @@ pub(crate) enum Error {
     /// The API server did not answer in time.
     #[error("the API server did not answer in time")]
     TimedOut,
+}
+
+impl Error {
+    /// What the API server says against the request itself; asked again unchanged, it says the same.
+    fn refusal(&self) -> Option<&str> {
+        match self {
+            Self::Kube(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
+                Some(&status.message)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Metrics of the image controller.
@@ -181,25 +194,26 @@ async fn reconcile(template: Arc<ImageTemplate>, context: Arc<Context>) -> Resul
     }
     let now = Timestamp::now();
     let wanted = wanted::wanted(&template, &context.policy);
-    let observed = observe::observe(&context.client, &template, now).await?;
-    let plan = decide(&template, wanted.as_ref(), observed, &context, now);
-    execute::execute(
+    let mut observed = observe::observe(&context.client, &template, now).await?;
+    let plan = decide(&template, wanted.as_ref(), &mut observed, &context, now);
+    let done = execute::execute(
         &context.client,
         &template,
         wanted.as_ref().ok(),
         &plan,
         &context.args,
     )
-    .await?;
-    if execute::write_status(&context.client, &template, &plan.status).await? {
-        count(&context.metrics, &template, &plan.status.history);
-        execute::publish(
-            &context.recorder,
-            &template,
-            status::notices(&template, &plan.status, &plan.phase),
-        )
-        .await;
+    .await;
+    if let (Err(error), Ok(wanted)) = (&done, &wanted)
+        && let Some(why) = error.refusal()
+    {
+        lock(&context.begun).forget(&build::uid(&template));
+        if let Some((status, phase)) = plan.refused(&template, wanted, &observed, why, now) {
+            tell(&context, &template, &status, &phase).await?;
+        }
     }
+    done?;
+    tell(&context, &template, &plan.status, &plan.phase).await?;
     lock(&context.failures).remove(&ObjectRef::from_obj(&*template));
     Ok(plan.requeue.map_or_else(Action::await_change, Action::requeue))
 }
@@ -208,7 +222,7 @@ async fn reconcile(template: Arc<ImageTemplate>, context: Arc<Context>) -> Resul
 fn decide(
     template: &ImageTemplate,
     wanted: Result<&Wanted, &Refusal>,
-    mut observed: Observed,
+    observed: &mut Observed,
     context: &Context,
     now: Timestamp,
 ) -> Plan {
@@ -218,11 +232,27 @@ fn decide(
     if let Ok(wanted) = wanted {
         observed.siblings = observe::siblings(all, template, wanted, &context.policy, &begun);
     }
-    let plan = plan::plan(template, wanted, &observed, context.args.verify_images, now);
-    if let Ok(wanted) = wanted {
-        begun.note(&build::uid(template), wanted, &plan.phase);
+    let plan = plan::plan(template, wanted, observed, context.args.verify_images, now);
+    match wanted {
+        Ok(wanted) if plan.builds(template) => begun.note(&build::uid(template), wanted),
+        _ => begun.forget(&build::uid(template)),
     }
     plan
+}
+
+/// Writes and publishes what is new.
+async fn tell(
+    context: &Context,
+    template: &ImageTemplate,
+    status: &ImageTemplateStatus,
+    phase: &Phase,
+) -> Result<(), Error> {
+    if execute::write_status(&context.client, template, status).await? {
+        count(&context.metrics, template, &status.history);
+        let notices = status::notices(template, status, phase);
+        execute::publish(&context.recorder, template, notices).await;
+    }
+    Ok(())
 }
 
 /// Counts builds that ended since the last status.

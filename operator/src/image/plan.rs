@@ -98,6 +98,54 @@ pub(super) fn plan(
     }
 }
 
+impl Plan {
+    /// Whether a build goes on after it.
+    pub(super) fn builds(&self, template: &ImageTemplate) -> bool {
+        match self.phase {
+            Phase::Building(_) => true,
+            Phase::Retrying(..) => template.spec.suspend != Some(true),
+            _ => false,
+        }
+    }
+
+    /// The status where the API server refuses what was to be started: there is no Job that could tell of it.
+    pub(super) fn refused(
+        &self,
+        template: &ImageTemplate,
+        wanted: &Wanted,
+        observed: &Observed,
+        why: &str,
+        now: Timestamp,
+    ) -> Option<(ImageTemplateStatus, Phase)> {
+        let starts = |action: &Action| matches!(action, Action::Start(_) | Action::Verify(_));
+        if !self.actions.iter().any(starts) {
+            return None;
+        }
+        let message = format!("the build's Job is refused, and tried again later: {why}");
+        let phase = Phase::Failed(failure(FailureReason::BuildFailed, message));
+        let planner = Planner {
+            template,
+            observed,
+            verify: false,
+            now,
+            old: template.status.clone().unwrap_or_default(),
+        };
+        let standing = status::Standing {
+            template,
+            old: &planner.old,
+            wanted: Some(wanted),
+            phase: &phase,
+            actions: &[],
+            builds: &planner.builds(),
+            verifications: &observed.verifications,
+            current: None,
+            history_limit: planner.history_limit(),
+            now,
+        };
+        Some((status::after(&standing), phase))
+    }
+}
+
 struct Planner<'a> {
     template: &'a ImageTemplate,
     observed: &'a Observed,
@@ -343,6 +391,7 @@ impl<'a> Planner<'a> {
             .is_none_or(|last| matches!(last.progress, Progress::Pending(_)));
         match phase {
             Phase::Waiting(_) => Some(SIBLING_PERIOD),
+            Phase::Retrying(..) if self.is_suspended() => None,
             Phase::Retrying(_, at) => {
                 let wait = at.duration_since(self.now).max(SignedDuration::from_secs(1));
                 Duration::try_from(wait).ok()

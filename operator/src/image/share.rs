@@ -9,11 +9,13 @@ use ray_api::image::Reference;
 use ray_api::template::v1alpha1::ImageTemplate;
 
 use super::attempt::Found;
-use super::phase::{Image, Phase};
+use super::phase::Image;
 use super::wanted::Wanted;
 
 /// Reason of the conditions of a template that waits for another one's build.
 pub(super) const SHARED_BUILD: &str = "SharedBuild";
+/// Reason of the conditions of a template between two attempts.
+pub(super) const RETRYING: &str = "Retrying";
 
 /// Another template that wants the same image at the same place.
 #[derive(Clone, Debug)]
@@ -29,13 +31,14 @@ pub(super) struct Sibling {
 pub(super) struct Begun(HashMap<String, String>);
 
 impl Begun {
-    /// Takes down where a template stands after a plan.
-    pub(super) fn note(&mut self, uid: &str, wanted: &Wanted, phase: &Phase) {
-        if matches!(phase, Phase::Building(_) | Phase::Retrying(..)) {
-            self.0.insert(uid.to_owned(), wanted.inputs_hash.clone());
-        } else {
-            self.0.remove(uid);
-        }
+    /// Takes down that a template's build goes on.
+    pub(super) fn note(&mut self, uid: &str, wanted: &Wanted) {
+        self.0.insert(uid.to_owned(), wanted.inputs_hash.clone());
+    }
+
+    /// Takes down that none does.
+    pub(super) fn forget(&mut self, uid: &str) {
+        self.0.remove(uid);
     }
 
     /// Whether that template's build of these inputs has begun.
@@ -69,7 +72,7 @@ pub(super) fn elsewhere(template: &ImageTemplate, siblings: &[Sibling], wanted: 
     }
     siblings
         .iter()
-        .find(|sibling| is_building(sibling) || goes_first(&sibling.template, template, wanted))
+        .find(|sibling| is_building(sibling) || goes_first(&sibling.template, template))
         .map_or(Elsewhere::Nothing, |sibling| {
             Elsewhere::Building(sibling.template.name_any())
         })
@@ -95,30 +98,33 @@ fn shared(sibling: &ImageTemplate, wanted: &Wanted) -> Option<Image> {
 
 /// Whether a build of what is wanted goes on, of whatever age its template is.
 fn is_building(sibling: &Sibling) -> bool {
-    let told = sibling.template.status.as_ref().is_some_and(|status| {
-        let list = status.conditions.as_deref().unwrap_or_default();
-        let current = status.observed_generation == sibling.template.metadata.generation;
-        current
-            && conditions::find(list, "Building")
-                .is_some_and(|it| it.status == "True" && it.reason != SHARED_BUILD)
+    let template = &sibling.template;
+    let told = said(template, "Building").is_some_and(|reason| match reason {
+        SHARED_BUILD => false,
+        // Suspended between two attempts, nothing goes on.
+        RETRYING => !is_suspended(template),
+        _ => true,
     });
-    !is_going(&sibling.template) && (told || sibling.has_begun)
+    !is_going(template) && (told || sibling.has_begun)
 }
 
 /// Where none has begun, the oldest does; a failed, suspended or deleted one holds nobody up.
-fn goes_first(sibling: &ImageTemplate, template: &ImageTemplate, wanted: &Wanted) -> bool {
+fn goes_first(sibling: &ImageTemplate, template: &ImageTemplate) -> bool {
     let age = |template: &ImageTemplate| (template.creation_timestamp().map(|time| time.0), template.uid());
-    let status = sibling.status.as_ref();
-    let given_up = status.is_some_and(|status| {
-        let failed = conditions::is_true(status.conditions.as_deref().unwrap_or_default(), "Failed");
-        failed
-            && status
-                .build
-                .as_ref()
-                .is_some_and(|build| build.inputs_hash == wanted.inputs_hash)
-    });
-    let idle = given_up || sibling.spec.suspend == Some(true) || is_going(sibling);
+    let idle = said(sibling, "Failed").is_some() || is_suspended(sibling) || is_going(sibling);
     age(sibling) < age(template) && !idle
+}
+
+/// The reason of a condition that is true of the template as it is written now.
+fn said<'a>(template: &'a ImageTemplate, condition: &str) -> Option<&'a str> {
+    let status = template.status.as_ref()?;
+    let list = status.conditions.as_deref().unwrap_or_default();
+    let found = conditions::find(list, condition).filter(|it| it.status == "True")?;
+    (status.observed_generation == template.metadata.generation).then_some(found.reason.as_str())
+}
+
+fn is_suspended(template: &ImageTemplate) -> bool {
+    template.spec.suspend == Some(true)
 }
 
 /// Whether a template is being deleted: its build goes with it.

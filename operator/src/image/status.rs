@@ -13,7 +13,7 @@ use ray_api::template::v1alpha1::{
 
 use super::attempt::{Found, Identity, Progress, Verification};
 use super::phase::{Action, Build, Image, Phase};
-use super::share::SHARED_BUILD;
+use super::share::{RETRYING, SHARED_BUILD};
 use super::wanted::Wanted;
 
 /// Hexadecimal digits of a digest in columns.
@@ -243,7 +243,7 @@ fn words(standing: &Standing<'_>, status: &ImageTemplateStatus) -> (String, Stri
                 "next attempt at {at:.0}; {:?}: {}",
                 failure.reason, failure.message
             );
-            words("Retrying", &next)
+            words(RETRYING, &next)
         }
         Phase::Ready(_) => words(
             "Built",

@@ -25,6 +25,8 @@ struct World {
     hides_jobs: bool,
     /// Answer to the next status, where it is a refusal.
     refuse_status: Option<StatusCode>,
+    /// Answer to every Job, where it is a refusal.
+    refuse_jobs: Option<StatusCode>,
 }
 
 impl World {
@@ -35,6 +37,9 @@ impl World {
         }
         if *method != Method::GET {
             self.writes.push(format!("{method} {resource}"));
+        }
+        if let (&Method::POST, "jobs", Some(code)) = (method, resource, self.refuse_jobs) {
+            return (code, refusal(code));
         }
         let objects = match resource {
             "jobs" => &mut self.jobs,
@@ -173,6 +178,40 @@ async fn a_status_that_was_refused_is_written_by_the_next_pass_and_nothing_is_cr
     server.pass().await.unwrap_err();
     server.world.lock().unwrap().writes.clear();
     assert_eq!(server.pass().await.unwrap(), ["PATCH status"]);
+}
+
+#[tokio::test]
+async fn a_job_that_is_refused_is_told_once_and_tried_again() {
+    let mut server = Server::start(&template(json!({})));
+    server.world.lock().unwrap().refuse_jobs = Some(StatusCode::UNPROCESSABLE_ENTITY);
+    let writes = async |server: &mut Server| {
+        server.pass().await.unwrap_err();
+        std::mem::take(&mut server.world.lock().unwrap().writes)
+    };
+    assert_eq!(
+        writes(&mut server).await,
+        ["POST configmaps", "POST jobs", "PATCH status"]
+    );
+    let status = server.world.lock().unwrap().status.clone().unwrap();
+    assert_eq!(status["failure"]["reason"], "BuildFailed");
+    let message = status["failure"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("refused") && message.ends_with(": m"),
+        "{message}"
+    );
+    assert_eq!(status["build"], Value::Null, "no build has begun");
+    assert_eq!(
+        writes(&mut server).await,
+        ["POST configmaps", "POST jobs"],
+        "nothing new to tell"
+    );
+    server.world.lock().unwrap().refuse_jobs = None;
+    server.pass().await.unwrap();
+    let status = server.world.lock().unwrap().status.clone().unwrap();
+    assert_eq!(
+        (&status["build"]["number"], &status["failure"]),
+        (&json!(1), &Value::Null)
+    );
 }
 
 #[tokio::test]

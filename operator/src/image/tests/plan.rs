@@ -340,6 +340,22 @@ fn a_build_that_has_begun_is_waited_for_whatever_the_age_of_its_template() {
 }
 
 #[test]
+fn a_build_that_does_not_go_on_holds_nobody_up() {
+    let (mut first, mut second) = pair();
+    first.step();
+    first.fail(FailureReason::RegistryUnreachable);
+    let plan = first.step();
+    assert!(plan.builds(&first.template));
+    sees(&mut second, &first, false);
+    assert_eq!(starts(&second.step()).len(), 0, "its next attempt is waited for");
+    first.template.spec.suspend = Some(true);
+    let plan = first.step();
+    assert!(!plan.builds(&first.template) && plan.requeue.is_none());
+    sees(&mut second, &first, false);
+    assert_eq!(starts(&second.step()).len(), 1);
+}
+
+#[test]
 fn a_template_that_is_being_deleted_holds_nobody_up() {
     let (mut first, mut second) = pair();
     first.step();

@@ -3,7 +3,7 @@
 use kube::runtime::watcher;
 
 /// Objects of a first list that are read at once. All of 2,000 pods in one answer are more than what is kept of them.
-const PAGE_SIZE: u32 = 50;
+const PAGE_SIZE: u32 = 100;
 
 /// Every watch's configuration: everything, first listed page by page.
 #[must_use]

@@ -82,7 +82,8 @@ async fn two_replicas_rotate_under_load_without_a_failed_call() -> anyhow::Resul
         }
         Ok(all)
     };
-    let expired_by = expiries().await?;
+    // One of them answering does not say that the other one is up.
+    let expired_by = eventually("both replicas are up", || async { expiries().await.map(Some) }).await?;
 
     let spec = json!({"imageTemplate": "torch", "headGroupSpec": {"computeTemplate": "small"}});
     let load = Load::start(site.rayclusters(), site.raycluster("probe", spec)?);

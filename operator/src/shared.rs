@@ -1,5 +1,7 @@
 //! What every controller gets: the client, the scope, and a place for its metrics.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use k8s_openapi::NamespaceResourceScope;
 use kube::api::Api;
 use kube::{Client, Resource};
@@ -44,6 +46,11 @@ pub struct Shared {
     pub scope: Scope,
     /// Name of this process in events and the Lease.
     pub instance: String,
+}
+
+/// Locks what outlives a panic under its lock.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

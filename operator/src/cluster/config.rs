@@ -68,6 +68,13 @@ impl Config {
     }
 }
 
+impl Config {
+    /// Pods that are created or deleted at the same time; without any nothing would go on.
+    pub(super) fn pod_concurrency(&self) -> usize {
+        self.args.pod_concurrency.max(1)
+    }
+}
+
 #[cfg(test)]
 impl Config {
     /// The defaults, whatever the environment says.

@@ -13,10 +13,11 @@ use ray_api::meta::{annotation, operator_version};
 use super::build::{Facts, head_pod, spec_hash, worker_pod};
 use super::context::Context;
 use super::error::{Failure, RequestError};
-use super::memory::{Memory, Setback, lock};
+use super::memory::{Memory, Setback};
 use super::plan::{Create, Delete, Plan, Why};
 use super::pods::{ClusterKey, NodeType, PodView};
 use super::request;
+use crate::shared::lock;
 
 /// Kubernetes' alphabet of generated names: no vowels, so no words.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -110,7 +111,7 @@ struct Executor<'a> {
 impl Executor<'_> {
     /// Requests of a group that go on at the same time: more would only wait for a slot, with other clusters behind.
     fn most(&self) -> usize {
-        self.ctx.config.args.pod_concurrency.max(1)
+        self.ctx.config.pod_concurrency()
     }
 
     /// Creates the pods of one group, in batches that double as long as all goes well: a quota that lets none

@@ -1,7 +1,7 @@
 //! What this process remembers of a cluster between two passes; nothing that a restart must not lose.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -9,6 +9,7 @@ use ray_api::ray::v1::{RayCluster, RayClusterStatus};
 
 use super::error::Failure;
 use super::pods::ClusterKey;
+use crate::shared::lock;
 
 /// Longest hold of a group whose pods end or are refused.
 const LONGEST_HOLD: SignedDuration = SignedDuration::from_secs(300);
@@ -203,26 +204,21 @@ impl Memory {
     }
 }
 
-/// Of all clusters.
+/// Of all clusters. Passes of one cluster never overlap, so nobody waits for one.
 #[derive(Debug, Default)]
 pub(super) struct Memories(Mutex<HashMap<ClusterKey, Arc<Mutex<Memory>>>>);
 
 impl Memories {
     /// Of that cluster.
     pub(super) fn of(&self, key: &ClusterKey) -> Arc<Mutex<Memory>> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         Arc::clone(all.entry(key.clone()).or_default())
     }
 
     /// The cluster is gone.
     pub(super) fn forget(&self, key: &ClusterKey) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        lock(&self.0).remove(key);
     }
-}
-
-/// Locks one memory; passes of one cluster never overlap, so nobody waits.
-pub(super) fn lock(memory: &Mutex<Memory>) -> MutexGuard<'_, Memory> {
-    memory.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

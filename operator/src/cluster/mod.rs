@@ -99,7 +99,7 @@ pub async fn run(
         memories: Memories::default(),
         events: Events::start(shared.client.clone(), &shared.instance, shutdown.clone()),
         metrics: metrics.clone(),
-        slots: Semaphore::new(config.args.pod_concurrency.max(1)),
+        slots: Semaphore::new(config.pod_concurrency()),
         config,
     });
     let (stores, runs): (Vec<Store<Guarded>>, Vec<_>) = apis

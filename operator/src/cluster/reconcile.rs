@@ -15,12 +15,13 @@ use ray_api::validate;
 use super::build::{Facts, ray_container};
 use super::context::Context;
 use super::error::Error;
-use super::memory::{Memory, lock};
+use super::memory::Memory;
 use super::plan::{self, Situation};
 use super::pods::ClusterKey;
 use super::report::{Report, listed};
 use super::{children, cleanup, execute, unreadable};
 use crate::guard::Guarded;
+use crate::shared::lock;
 
 /// A cluster that nothing happens to is looked at this often; no request comes of it.
 const RESYNC: Duration = Duration::from_secs(300);

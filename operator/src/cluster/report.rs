@@ -17,11 +17,12 @@ use super::context::Context;
 use super::error::{Error, Failure};
 use super::events::{Kind, listing};
 use super::execute::Outcome;
-use super::memory::{Memory, lock};
+use super::memory::Memory;
 use super::plan::{Plan, Suspension, Why, suspension};
 use super::pods::{ClusterKey, NodeType};
 use super::request::apply_status;
 use super::status::{self, Observation};
+use crate::shared::lock;
 
 /// Reason of the event about a cluster that is not acted on.
 const NOT_ACCEPTED: &str = "NotAccepted";

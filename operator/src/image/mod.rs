@@ -27,7 +27,7 @@ mod tests;
 mod wanted;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -50,7 +50,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use args::{BuilderFlavor, ImageArgs, RegistryCertificate};
 
-use crate::shared::Shared;
+use crate::shared::{Shared, lock};
 use observe::Observed;
 use phase::Phase;
 use plan::Plan;
@@ -208,7 +208,7 @@ async fn reconcile(template: Arc<ImageTemplate>, context: Arc<Context>) -> Resul
         && let Some(why) = error.refusal()
     {
         lock(&context.begun).forget(&build::uid(&template));
-        if let Some((status, phase)) = plan.refused(&template, wanted, &observed, why, now) {
+        if let Some((status, phase)) = plan::refused(&template, wanted, &observed, &plan, why, now) {
             tell(&context, &template, &status, &phase).await?;
         }
     }
@@ -228,13 +228,13 @@ fn decide(
 ) -> Plan {
     let mut begun = lock(&context.begun);
     let all = context.templates.state();
-    begun.retain(|uid| all.iter().any(|template| build::uid(template) == uid));
+    begun.retain(|uid| all.iter().any(|one| one.metadata.uid.as_deref() == Some(uid)));
     if let Ok(wanted) = wanted {
         observed.siblings = observe::siblings(all, template, wanted, &context.policy, &begun);
     }
     let plan = plan::plan(template, wanted, observed, context.args.verify_images, now);
     match wanted {
-        Ok(wanted) if plan.builds(template) => begun.note(&build::uid(template), wanted),
+        Ok(wanted) if plan::goes_on(template, &plan.phase) => begun.note(&build::uid(template), wanted),
         _ => begun.forget(&build::uid(template)),
     }
     plan
@@ -283,8 +283,4 @@ fn error_policy(template: Arc<ImageTemplate>, error: &Error, context: Arc<Contex
     let (namespace, name) = (template.namespace().unwrap_or_default(), template.name_any());
     tracing::warn!(namespace, name, %error, ?wait, "the image template could not be reconciled");
     Action::requeue(wait)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -14,7 +14,7 @@ use super::observe::Observed;
 use super::phase::{Action, Build, Image, Phase};
 use super::share::{self, Elsewhere};
 use super::status;
-use super::wanted::{Refusal, Wanted};
+use super::wanted::{Refusal, Wanted, is_suspended};
 
 /// Retries of a build that failed for a passing reason.
 const BACKOFF_LIMIT: i32 = 2;
@@ -54,13 +54,7 @@ pub(super) fn plan(
     verify: bool,
     now: Timestamp,
 ) -> Plan {
-    let planner = Planner {
-        template,
-        observed,
-        verify,
-        now,
-        old: template.status.clone().unwrap_or_default(),
-    };
+    let planner = Planner::new(template, observed, now);
     let builds = planner.builds();
     let built = wanted.is_ok_and(|wanted| planner.is_built(wanted));
     let current = wanted.ok().filter(|_| !built);
@@ -71,25 +65,14 @@ pub(super) fn plan(
         (Err(refusal), _) => (Phase::Refused(refusal.clone()), None),
         (Ok(_), _) if built => (Phase::Ready(None), None),
         (Ok(wanted), Some(number)) => (
-            planner.proceed(builds.get(&number), wanted, &mut actions),
+            planner.proceed(builds.get(&number), wanted, verify, &mut actions),
             Some(number),
         ),
         (Ok(wanted), None) => planner.begin(wanted, &mut actions),
     };
     planner.drop_orphans(&mut actions);
     let requeue = planner.requeue(&phase, &actions, builds.values().last());
-    let status = status::after(&status::Standing {
-        template,
-        old: &planner.old,
-        wanted: wanted.ok(),
-        phase: &phase,
-        actions: &actions,
-        builds: &builds,
-        verifications: &observed.verifications,
-        current,
-        history_limit: planner.history_limit(),
-        now,
-    });
+    let status = planner.status(wanted.ok(), &phase, &actions, &builds, current);
     Plan {
         actions,
         phase,
@@ -98,63 +81,75 @@ pub(super) fn plan(
     }
 }
 
-impl Plan {
-    /// Whether a build goes on after it.
-    pub(super) fn builds(&self, template: &ImageTemplate) -> bool {
-        match self.phase {
-            Phase::Building(_) => true,
-            Phase::Retrying(..) => template.spec.suspend != Some(true),
-            _ => false,
-        }
+/// Whether a build goes on in that phase.
+pub(super) fn goes_on(template: &ImageTemplate, phase: &Phase) -> bool {
+    match phase {
+        Phase::Building(_) => true,
+        Phase::Retrying(..) => !is_suspended(template),
+        _ => false,
     }
+}
 
-    /// The status where the API server refuses what was to be started: there is no Job that could tell of it.
-    pub(super) fn refused(
-        &self,
-        template: &ImageTemplate,
-        wanted: &Wanted,
-        observed: &Observed,
-        why: &str,
-        now: Timestamp,
-    ) -> Option<(ImageTemplateStatus, Phase)> {
-        let starts = |action: &Action| matches!(action, Action::Start(_) | Action::Verify(_));
-        if !self.actions.iter().any(starts) {
-            return None;
-        }
-        let message = format!("the build's Job is refused, and tried again later: {why}");
-        let phase = Phase::Failed(failure(FailureReason::BuildFailed, message));
-        let planner = Planner {
-            template,
-            observed,
-            verify: false,
-            now,
-            old: template.status.clone().unwrap_or_default(),
-        };
-        let standing = status::Standing {
-            template,
-            old: &planner.old,
-            wanted: Some(wanted),
-            phase: &phase,
-            actions: &[],
-            builds: &planner.builds(),
-            verifications: &observed.verifications,
-            current: None,
-            history_limit: planner.history_limit(),
-            now,
-        };
-        Some((status::after(&standing), phase))
+/// Status and phase where the API server refuses what a plan was to start: there is no Job that could tell of it.
+pub(super) fn refused(
+    template: &ImageTemplate,
+    wanted: &Wanted,
+    observed: &Observed,
+    plan: &Plan,
+    why: &str,
+    now: Timestamp,
+) -> Option<(ImageTemplateStatus, Phase)> {
+    let starts = |action: &Action| matches!(action, Action::Start(_) | Action::Verify(_));
+    if !plan.actions.iter().any(starts) {
+        return None;
     }
+    let message = format!("the build's Job is refused, and tried again later: {why}");
+    let phase = Phase::Failed(failure(FailureReason::BuildFailed, message));
+    let planner = Planner::new(template, observed, now);
+    let status = planner.status(Some(wanted), &phase, &[], &planner.builds(), None);
+    Some((status, phase))
 }
 
 struct Planner<'a> {
     template: &'a ImageTemplate,
     observed: &'a Observed,
-    verify: bool,
     now: Timestamp,
     old: ImageTemplateStatus,
 }
 
 impl<'a> Planner<'a> {
+    fn new(template: &'a ImageTemplate, observed: &'a Observed, now: Timestamp) -> Self {
+        Self {
+            template,
+            observed,
+            now,
+            old: template.status.clone().unwrap_or_default(),
+        }
+    }
+
+    /// The status after the actions; `current` is the number of the build of what is wanted.
+    fn status(
+        &self,
+        wanted: Option<&Wanted>,
+        phase: &Phase,
+        actions: &[Action],
+        builds: &BTreeMap<i32, Build<'a>>,
+        current: Option<i32>,
+    ) -> ImageTemplateStatus {
+        status::after(&status::Standing {
+            template: self.template,
+            old: &self.old,
+            wanted,
+            phase,
+            actions,
+            builds,
+            verifications: &self.observed.verifications,
+            current,
+            history_limit: self.history_limit(),
+            now: self.now,
+        })
+    }
+
     fn builds(&self) -> BTreeMap<i32, Build<'a>> {
         let mut builds: BTreeMap<i32, Build<'a>> = BTreeMap::new();
         for attempt in &self.observed.attempts {
@@ -209,13 +204,19 @@ impl<'a> Planner<'a> {
     }
 
     /// Takes a build one step further.
-    fn proceed(&self, build: Option<&Build<'a>>, wanted: &Wanted, actions: &mut Vec<Action>) -> Phase {
+    fn proceed(
+        &self,
+        build: Option<&Build<'a>>,
+        wanted: &Wanted,
+        verify: bool,
+        actions: &mut Vec<Action>,
+    ) -> Phase {
         let Some(last) = build.and_then(Build::last) else {
             return Phase::Building("starting".to_owned());
         };
         let number = last.identity.number;
         match &last.progress {
-            Progress::Built(digest) => self.verified(last, digest, actions),
+            Progress::Built(digest) => self.verified(last, digest, verify, actions),
             Progress::Cancelled(_) | Progress::Superseded(_) => Phase::Cancelled(number),
             _ if self.is_cancelled(number) => {
                 if last.progress.is_active() {
@@ -237,7 +238,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn verified(&self, last: &Attempt, digest: &str, actions: &mut Vec<Action>) -> Phase {
+    fn verified(&self, last: &Attempt, digest: &str, verify: bool, actions: &mut Vec<Action>) -> Phase {
         let ready = |found, unverified| {
             Phase::Ready(Some(Image {
                 digest: digest.to_owned(),
@@ -245,7 +246,7 @@ impl<'a> Planner<'a> {
                 unverified,
             }))
         };
-        if !self.verify {
+        if !verify {
             return ready(Found::default(), None);
         }
         let number = last.identity.number;
@@ -282,7 +283,7 @@ impl<'a> Planner<'a> {
             return Phase::Failed(failure.clone());
         }
         let at = time.checked_add(backoff(failure.reason, attempt)).unwrap_or(time);
-        if self.is_suspended() || self.now < at {
+        if is_suspended(self.template) || self.now < at {
             return Phase::Retrying(failure.clone(), at);
         }
         actions.push(Action::Start(Identity {
@@ -294,7 +295,7 @@ impl<'a> Planner<'a> {
 
     /// Starts a build, unless somebody else's will do.
     fn begin(&self, wanted: &Wanted, actions: &mut Vec<Action>) -> (Phase, Option<i32>) {
-        if self.is_suspended() {
+        if is_suspended(self.template) {
             return (Phase::Suspended, None);
         }
         let asks = self.asks_for_rebuild(wanted);
@@ -391,7 +392,7 @@ impl<'a> Planner<'a> {
             .is_none_or(|last| matches!(last.progress, Progress::Pending(_)));
         match phase {
             Phase::Waiting(_) => Some(SIBLING_PERIOD),
-            Phase::Retrying(..) if self.is_suspended() => None,
+            Phase::Retrying(..) if is_suspended(self.template) => None,
             Phase::Retrying(_, at) => {
                 let wait = at.duration_since(self.now).max(SignedDuration::from_secs(1));
                 Duration::try_from(wait).ok()
@@ -415,10 +416,6 @@ impl<'a> Planner<'a> {
             .annotations()
             .get(annotation::CANCEL)
             .is_some_and(|text| text.trim() == number.to_string())
-    }
-
-    fn is_suspended(&self) -> bool {
-        self.template.spec.suspend == Some(true)
     }
 
     fn history_limit(&self) -> i32 {

@@ -10,7 +10,7 @@ use ray_api::template::v1alpha1::ImageTemplate;
 
 use super::attempt::Found;
 use super::phase::Image;
-use super::wanted::Wanted;
+use super::wanted::{Wanted, is_suspended};
 
 /// Reason of the conditions of a template that waits for another one's build.
 pub(super) const SHARED_BUILD: &str = "SharedBuild";
@@ -121,10 +121,6 @@ fn said<'a>(template: &'a ImageTemplate, condition: &str) -> Option<&'a str> {
     let list = status.conditions.as_deref().unwrap_or_default();
     let found = conditions::find(list, condition).filter(|it| it.status == "True")?;
     (status.observed_generation == template.metadata.generation).then_some(found.reason.as_str())
-}
-
-fn is_suspended(template: &ImageTemplate) -> bool {
-    template.spec.suspend == Some(true)
 }
 
 /// Whether a template is being deleted: its build goes with it.

@@ -72,6 +72,11 @@ pub(super) fn wanted(template: &ImageTemplate, policy: &Policy) -> Result<Wanted
     })
 }
 
+/// Whether nothing new is to be begun.
+pub(super) fn is_suspended(template: &ImageTemplate) -> bool {
+    template.spec.suspend == Some(true)
+}
+
 /// What a build that failed may have lacked: a change of any of these is worth another build of the same inputs.
 fn settings(spec: &ImageTemplateSpec, target: &Target) -> String {
     let settings = json!({

@@ -5,13 +5,14 @@
 //! it or [`PATIENCE`] ends: a pod that never appears does not block its group for ever.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
 
 use super::view::{PodView, WatchedPod};
+use crate::shared::lock;
 
 /// How long the watch may take to show what was done.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
@@ -47,7 +48,7 @@ pub struct PodIndex(Arc<Mutex<HashMap<ClusterKey, ClusterPods>>>);
 
 impl PodIndex {
     fn lock(&self) -> MutexGuard<'_, HashMap<ClusterKey, ClusterPods>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// The pods of a cluster as they are, or will soon be seen: those of another owner of its name left out.

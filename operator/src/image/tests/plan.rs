@@ -9,6 +9,7 @@ use serde_json::json;
 use super::super::attempt::{Found, Identity, Progress, StopReason, Verification};
 use super::super::observe::Observed;
 use super::super::phase::{Action, Phase};
+use super::super::plan::goes_on;
 use super::super::share::Sibling;
 use super::super::status::notices;
 use super::world::{DIGEST, World, starts};
@@ -345,12 +346,12 @@ fn a_build_that_does_not_go_on_holds_nobody_up() {
     first.step();
     first.fail(FailureReason::RegistryUnreachable);
     let plan = first.step();
-    assert!(plan.builds(&first.template));
+    assert!(goes_on(&first.template, &plan.phase));
     sees(&mut second, &first, false);
     assert_eq!(starts(&second.step()).len(), 0, "its next attempt is waited for");
     first.template.spec.suspend = Some(true);
     let plan = first.step();
-    assert!(!plan.builds(&first.template) && plan.requeue.is_none());
+    assert!(!goes_on(&first.template, &plan.phase) && plan.requeue.is_none());
     sees(&mut second, &first, false);
     assert_eq!(starts(&second.step()).len(), 1);
 }
